@@ -34,7 +34,7 @@ def main() -> None:
     for axis, name in zip(axes[1:], ("alti", "alti_logit", "lrp"), strict=True):
         patches = np.array([e.scores(name)[one.index] for one in e.positions if one.box is not None])
         grid = patches.reshape(GRID, GRID)
-        most, signed = float(abs(grid).max()), name in e.signed
+        most, signed = float(abs(grid).max()), e.attributions[name].signed
         image = axis.imshow(grid, cmap=colour_map(signed=signed), vmin=-most if signed else 0, vmax=most)
         axis.set_title(f"{name}{', for and against' if signed else ''}", fontsize=9)
         figure.colorbar(image, ax=axis, shrink=0.8)

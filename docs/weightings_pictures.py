@@ -166,7 +166,7 @@ def layers(
     """What reaches the explained position from all others or some, layer by layer."""
     shown = list(range(len(e.tokens)) if places is None else places)
     tokens, rows = [e.tokens[one] for one in shown], [str(layer) for layer in e.layers]
-    draw_heat_map(axes, e[method][:, shown], tokens, rows, signed=method in e.signed)
+    draw_heat_map(axes, e[method][:, shown], tokens, rows, signed=e.attributions[method].signed)
     axes.set_ylabel("layer")
     axes.set_title(title or f"{method}, from {e.tokens[e.position]}", fontsize=10)
 

@@ -66,7 +66,7 @@ def test_options_that_are_passed_on_are_checked_too(function):
 def test_numbers_of_other_libraries_are_numbers():
     expected = explain(layer=1, residual=0.5)
     found = explain(layer=np.int64(1), residual=np.float64(0.5), batch_size=torch.tensor(2), truncate=np.True_)
-    np.testing.assert_array_equal(found.relevance["rollout"], expected.relevance["rollout"])
+    np.testing.assert_array_equal(found["rollout"], expected["rollout"])
 
 
 @pytest.mark.parametrize("path", [None, 1, b"bytes", "a\0b", "\ud800"])

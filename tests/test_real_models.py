@@ -124,9 +124,7 @@ def test_classes_and_tokens_of_trained_models_are_those_of_a_direct_computation(
     assert e.prediction.probability == pytest.approx(float(logits.detach().softmax(-1)[e.prediction.index]), abs=1e-5)
     (slope,) = torch.autograd.grad(logits[e.prediction.index] - rival, embedded)
     expected = (slope * embedded).sum(-1)[0].detach().numpy()
-    np.testing.assert_allclose(
-        e.references["input_x_gradient"], expected, atol=1e-5 * np.abs(expected).max(), rtol=1e-4
-    )
-    facts = e.provenance["references"]["lrp"]
-    assert e.references["lrp"].sum() + facts["biases"] == pytest.approx(facts["value"], abs=1e-3)
+    np.testing.assert_allclose(e["input_x_gradient"], expected, atol=1e-5 * np.abs(expected).max(), rtol=1e-4)
+    facts = e.attributions["lrp"].diagnostics
+    assert e["lrp"].sum() + facts["biases"] == pytest.approx(facts["value"], abs=1e-3)
     assert e.top(1, "lrp")[0].text == decided

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import SupportsIndex, overload
 
 _JOINERS = frozenset("'’-‐_")
@@ -34,9 +34,9 @@ class Position:
     """Index into the list of words; None for special tokens."""
     box: tuple[float, float, float, float] | None = None
     """Of a patch: left, top, right and bottom in the original image, in pixels; None where it reads none of it."""
-    time: tuple[float, float] | None = field(default=None, metadata={"later": True})
+    time: tuple[float, float] | None = None
     """Of audio: when it begins and ends, in seconds."""
-    band: tuple[int, int] | None = field(default=None, metadata={"later": True})
+    band: tuple[int, int] | None = None
     """Of a patch of a spectrum: its first channel, and one past its last; None where it covers all."""
 
     def piece(self, texts: Sequence[str]) -> str:

@@ -19,7 +19,7 @@ from attnx.benchmarks.result import BenchmarkTable, SuiteTable
 from attnx.errors import ArgumentError, ChoiceError, InputError, whole_number
 from attnx.hooks import unwrap_model
 from attnx.methods import METHODS, SCORE_DECIMALS, Normalization
-from attnx.pipeline import LAST, Refused, Request, Settings, attempt, explain_prepared, reference_record
+from attnx.pipeline import LAST, Refused, Request, Settings, attempt, explain_prepared, options_on_record
 from attnx.progress import progress_bar
 from attnx.registry import Registry, unknown
 from attnx.results import Explanation, provenance
@@ -293,7 +293,7 @@ class _Asking:
     def of_each(self, methods: Sequence[str]) -> list[list[Explanation]]:
         """For each method the explanations of all inputs, which the methods share."""
         explained = self.explanations(methods, self.requests)
-        if any(name not in explanation.relevance for name in methods for explanation in explained):
+        if any(name not in explanation.attributions for name in methods for explanation in explained):
             raise ChoiceError("it was left out")  # asked by itself, it says why
         return [explained] * len(methods)
 
@@ -321,8 +321,9 @@ def _add_methods(found: Scores, ask: _Asking) -> None:
     explained = {name: explanations for name, explanations in tried.items() if not isinstance(explanations, Refused)}
     for name, several in explained.items():
         found.rows[name] = [explanation.scores(name) for explanation in several]
-        found.digits[name] = several[0].digits.get(name, SCORE_DECIMALS)
-        found.signed += [name] if name in several[0].signed else []
+        precision = several[0].attributions[name].precision
+        found.digits[name] = SCORE_DECIMALS if precision is None else precision
+        found.signed += [name] if several[0].attributions[name].signed else []
     if found.refused and explained:  # they were asked one by one, and one record speaks of all
         found.provenance = ask.explanations(list(explained), ask.requests[:1])[0].provenance
     elif explained:
@@ -341,8 +342,8 @@ def _add_references(found: Scores, ask: _Asking) -> None:
             continue
         found.rows[name] = [_scaled(one.scores) for one in measured]
         found.signed += [name] if any(one.signed for one in measured) else []
-        records[name] = reference_record(options, _shared_facts(measured))
-    found.provenance = {**found.provenance, "references": records}
+        records[name] = {**options_on_record(options), **_shared_facts(measured)}
+    found.provenance = {**found.provenance, "methods": records}
 
 
 def _shared_facts(measured: Sequence[Scored]) -> dict[str, Any]:

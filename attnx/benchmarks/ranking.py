@@ -194,7 +194,7 @@ class Ranking(DatasetTask[Known]):
             refused=refused,
             wrong=self.wrong,
             signed=tuple(dict.fromkeys(name for signed in found.columns["signed"] for name in signed["names"])),
-            provenance={**record, "references": found.shared} if "references" in record else record,
+            provenance={**record, "methods": found.shared} if "methods" in record else record,
         )
 
     @property

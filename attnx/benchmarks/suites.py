@@ -42,7 +42,7 @@ from attnx.methods import METHODS, PAPER_METHODS
 from attnx.pipeline import Request
 from attnx.pipeline.explain import explain
 from attnx.pronouns import find, masked
-from attnx.results import Explanation
+from attnx.results import Explanation, layered
 from attnx.statistics import bootstrap_interval
 
 _AT_ONCE = 64
@@ -449,7 +449,7 @@ def find_patch(
     """Each method and reference on all pictures, at one layer (the last by default)."""
     images = [image.image for image in pictures]
     explanations = explain(model, processor, images, methods=methods, references=references, **options)
-    names = [*explanations[0].methods, *explanations[0].references]
+    names = [*layered(explanations[0]), *explanations[0].references]
     return {name: _finding([_rank(e, image, name, layer) for e, image in zip(explanations, pictures, strict=True)])
             for name in names}  # fmt: skip
 

@@ -231,9 +231,11 @@ def _save(result: Any, output: Path, methods: list[str]) -> None:
 
 def _shown_methods(explanation: Any, methods: list[str] | None, all_layers: bool = False) -> list[str]:
     """What is shown of an image: the default, or what was chosen."""
-    if explanation.first is not None and not all_layers:
-        return [explanation.row_name()]
-    return [*(methods or [explanation.default_method]), *explanation.references]
+    from attnx.results import layered_method
+
+    if all_layers:
+        return methods or [layered_method(explanation)]
+    return methods or [explanation.methods[0]]
 
 
 def _show(explanation: Any, methods: list[str] | None, all_layers: bool, content_only: bool) -> None:
@@ -245,7 +247,7 @@ def _show(explanation: Any, methods: list[str] | None, all_layers: bool, content
         rows = [
             table(explanation, name, layer)
             for name in _shown_methods(explanation, methods, all_layers)
-            for layer in ((None,) if name in explanation.references else layers)
+            for layer in ((None,) if explanation.attributions[name].layers is None else layers)
         ]
         print_text("\n\n".join(rows))
     else:

@@ -124,7 +124,7 @@ def generate_command(
         shown = dictionaries[0] if len(dictionaries) == 1 else dictionaries
         print_inert(json.dumps(shown, ensure_ascii=False, allow_nan=False))
         return
-    rows = [(result, name) for result in results for name in method or [result.shown_first]]
+    rows = [(result, name) for result in results for name in method or [result.methods[0]]]
     print_text("\n\n".join(plain(result, name) for result, name in rows))
     say_options(warning for result, name in rows for warning in result.remarks(name))
 

@@ -79,7 +79,9 @@ def counterfactual(
     ):
         after = _prepared(model, tokenizer, text, settings)
         settings["position"] = _moved_position(explanation, replacements, after)
-    changed = replace(explain(model, tokenizer, text, **settings), first=explanation.first)
+    changed = explain(model, tokenizer, text, **settings)
+    default = {name: scores for name, scores in changed.attributions.items() if name == explanation.methods[0]}
+    changed = replace(changed, attributions={**default, **changed.attributions})
     both = (explanation, changed)
     return SideBySide(both, TITLES, aligned(both, replacements), replacements)
 

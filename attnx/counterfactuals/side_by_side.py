@@ -81,15 +81,15 @@ class SideBySide(OfExplanations):
         if any(explanation.image_size is not None for explanation in self.explanations):
             raise InputError("side_by_side compares words, and images have patches: attnx.to_html([…]) shows both")
         if not self.names:
-            name = "; ".join(", ".join(explanation.names) for explanation in self.explanations)
+            name = "; ".join(", ".join(explanation.methods) for explanation in self.explanations)
             raise InputError(f"the explanations share no method ({name}); use the same methods for each")
 
     @property
     def names(self) -> tuple[str, ...]:
         """The methods that all have; the default of the first explanation comes first."""
         first, *others = self.explanations
-        main = first.row_name()
-        shared = [name for name in first.names if all(name in other.names for other in others)]
+        main = first.methods[0]
+        shared = [name for name in first.methods if all(name in other.methods for other in others)]
         return tuple(sorted(shared, key=lambda name: name != main))
 
     def words(self, row: int) -> tuple[str, ...]:
@@ -278,8 +278,8 @@ def heading(shown: SideBySide, name: str) -> str:
     """The method, its layer, and its target."""
     first = shown.explanations[0]
     layers = list(dict.fromkeys(explanation.layers[-1] for explanation in shown.explanations))
-    where = "" if name in first.references else f" at layer {' and '.join(map(str, layers))}"
-    targets = " and ".join(_targets(shown)) if name in first.target_specific else ""
+    where = "" if first.attributions[name].layers is None else f" at layer {' and '.join(map(str, layers))}"
+    targets = " and ".join(_targets(shown)) if first.attributions[name].target_specific else ""
     return f"{name}{where}{targets and f', for {targets}'}"
 
 
@@ -312,7 +312,8 @@ def rich(shown: SideBySide) -> RenderableType:
     for line in predictions(shown):
         answers.add_row(*(Text(printable(cell)) for cell in line))
     foot = [Text(note, style="dim") for note in _foot(shown, name)]
-    legend = Legend(f"{most:.3f}", signed=any(name in explanation.signed for explanation in shown.explanations))
+    signed = any(explanation.attributions[name].signed for explanation in shown.explanations)
+    legend = Legend(f"{most:.3f}", signed=signed)
     caption = Text(heading(shown, name), style="dim")
     return Group(Text(), answers, Text(), caption, table, Text(), legend, Text(), *foot)
 
@@ -342,7 +343,7 @@ def cautions(shown: SideBySide, name: str) -> list[str]:
     """How to read the numbers, and what the explanations themselves note."""
     first, targets, notes = shown.explanations[0], _targets(shown), []
     models = {str(explanation.provenance.get("model")) for explanation in shown.explanations}
-    target_specific = name in first.target_specific
+    target_specific = first.attributions[name].target_specific
     if not target_specific:
         notes.append("The scores of each text are shares of a whole: a word also gains where another loses.")
     elif len(targets) > 1:

@@ -17,7 +17,19 @@ from attnx.evaluation.task import CollectedRows, ExplanationTask, facts
 from attnx.methods import PAPER_METHODS
 from attnx.pipeline import given_model, takes_pipelines
 from attnx.registry import unknown
-from attnx.results import Array, Explanation, Filled, Rising, Rules, Shape, compared_over, rank_correlation
+from attnx.results import (
+    Array,
+    Explanation,
+    Filled,
+    Rising,
+    Rules,
+    Shape,
+    compared_over,
+    layered,
+    rank_correlation,
+    record_of,
+    unlayered,
+)
 from attnx.runs import FACTS, Cells, OutputOptions
 from attnx.statistics import MEASURES, Summary
 
@@ -158,22 +170,20 @@ def row_of(explanation: Explanation, measure: str) -> Cells:
     by = MEASURES[measure]
 
     def correlation(name: str, scores: Array, reference: str) -> Array:
-        units, signed = compared_over(explanation, name, reference), {name, reference} <= explanation.signed
-        digits = explanation.digits.get(name)
-        return rank_correlation(
-            scores, explanation.references[reference], units, digits, both_signed=signed, measure=by
-        )
+        first, second = explanation.attributions[name], explanation.attributions[reference]
+        signed, units = first.signed and second.signed, compared_over(explanation, name, reference)
+        return rank_correlation(scores, second.scores, units, first.precision, both_signed=signed, measure=by)
 
     cells: Cells = {"text": explanation.title}
-    for reference in explanation.references:
-        for method in explanation.methods:
+    for reference in unlayered(explanation):
+        for method in layered(explanation):
             layers = np.stack([explanation.scores(method, layer) for layer in explanation.layers])
             cells[f"{reference}/{method}"] = correlation(method, layers, reference)
-        for other, scores in explanation.references.items():
+        for other in unlayered(explanation):
             if other != reference:
-                cells[f"{reference}//{other}"] = correlation(other, scores, reference)
-    names = {"layers": explanation.layers, "methods": explanation.methods, "references": tuple(explanation.references)}
-    return {**cells, FACTS: facts(provenance=explanation.provenance, notes=explanation.notes, **names)}
+                cells[f"{reference}//{other}"] = correlation(other, explanation[other], reference)
+    names = {"layers": explanation.layers, "methods": layered(explanation), "references": unlayered(explanation)}
+    return {**cells, FACTS: facts(provenance=record_of(explanation), notes=explanation.notes, **names)}
 
 
 def comparison_of_rows(
@@ -196,7 +206,7 @@ def comparison_of_rows(
         },
         texts=tuple(collected.columns["text"]),
         seed=seed,
-        provenance={**collected.provenance, "references": collected.shared},
+        provenance={**collected.provenance, "methods": collected.shared},
         notes=collected.notes,
     )
 
@@ -205,11 +215,11 @@ def _check(explanations: Sequence[Explanation]) -> None:
     if not explanations:
         raise InputError("a comparison needs at least one explanation")
     first = explanations[0]
-    if not first.references:
-        raise InputError("explanations without references cannot be compared: explain(…, references=('gradient',))")
+    if not unlayered(first):
+        raise InputError("nothing was measured to compare with: explain(…, methods=['rollout', 'gradient'])")
     for explanation in explanations[1:]:
-        shape = (explanation.layers, explanation.methods, tuple(explanation.references))
-        if shape != (first.layers, first.methods, tuple(first.references)):
+        shape = (explanation.layers, layered(explanation), unlayered(explanation))
+        if shape != (first.layers, layered(first), unlayered(first)):
             raise InputError("explanations of one comparison need the same layers, methods and references")
 
 

@@ -37,7 +37,7 @@ from attnx.evaluation.task import CollectedRows, EvaluationTask, facts
 from attnx.hooks import unwrap_model
 from attnx.methods import PAPER_METHODS
 from attnx.pipeline import LAST, Request, given_model, takes_pipelines
-from attnx.results import LATER, Array, Between, Explanation, Filled, NamedAs, Rules, Shape
+from attnx.results import Array, Between, Explanation, Filled, NamedAs, Rules, Shape, record_of
 from attnx.runs import FACTS, Cells, OutputOptions, RowCallback
 from attnx.targets import Score, check_score
 
@@ -87,7 +87,7 @@ class Faithfulness(EvaluationTable):
     """Methods whose scores support or oppose the target: what opposes it is removed last."""
     replacement: str = ""
     """What replaced removed positions; "" where the file does not say."""
-    fewest_orders: int | None = field(default=None, metadata=LATER)
+    fewest_orders: int | None = field(default=None)
     """Random orders of the text that got the fewest; None where all got as many."""
 
     def heading(self) -> str:
@@ -242,11 +242,11 @@ class FaithfulnessTask(EvaluationTask):
             **{f"insertion {name}": _on_grid(drawn, "only") for name, drawn in curves.items()},
             "random orders": len(orders[RANDOM]),
             FACTS: facts(
-                provenance=explanation.provenance,
+                provenance=record_of(explanation),
                 notes=(*estimated, *explanation.notes),
                 layer=explanation.layers[-1],
                 methods=methods,
-                signed=tuple(name for name in methods if name in explanation.signed),
+                signed=tuple(name for name in explanation.methods if explanation.attributions[name].signed),
             ),
         }
 

@@ -17,7 +17,7 @@ from attnx.evaluation.task import CollectedRows, ExplanationTask, facts
 from attnx.methods import RAW, asked_methods, scores_for_ranking
 from attnx.pipeline import given_model, takes_pipelines
 from attnx.registry import unknown
-from attnx.results import Array, Explanation, Filled, Rising, Rules, Shape
+from attnx.results import Array, Explanation, Filled, Rising, Rules, Shape, layered, record_of, unlayered
 from attnx.runs import FACTS, Cells, OutputOptions
 from attnx.statistics import MEASURES, Summary, agree
 
@@ -159,17 +159,17 @@ class HeadAtlas(EvaluationTable):
 
 def row_of(explanation: Explanation, measure: str) -> Cells:
     """Grids of layers and heads for one text."""
-    by, content, method = MEASURES[measure], explanation.content, explanation.methods[-1]
-    scores = scores_for_ranking(explanation[method][..., content], explanation.digits.get(method))
+    by, content, method = MEASURES[measure], explanation.content, layered(explanation)[-1]
+    scores = scores_for_ranking(explanation[method][..., content], explanation.attributions[method].precision)
     grids = {CARRIED: explanation["raw"][..., _others(explanation)].sum(-1)}
-    for name, reference in explanation.references.items():
-        both = {method, name} <= explanation.signed
-        grids[name] = agree(by, scores, scores_for_ranking(reference[content]), both_signed=both)
+    for name in unlayered(explanation):
+        both = explanation.attributions[method].signed and explanation.attributions[name].signed
+        grids[name] = agree(by, scores, scores_for_ranking(explanation[name][content]), both_signed=both)
     names = {"layers": explanation.layers, "method": method, "grids": tuple(grids)}
     return {
         "text": explanation.title,
         **grids,
-        FACTS: facts(provenance=explanation.provenance, notes=explanation.notes, **names),
+        FACTS: facts(provenance=record_of(explanation), notes=explanation.notes, **names),
     }
 
 
@@ -203,13 +203,13 @@ def _check(explanations: Sequence[Explanation]) -> None:
     if not explanations:
         raise InputError("an atlas needs at least one explanation")
     first = explanations[0]
-    method = first.methods[-1]
+    method = layered(first)[-1]
     for explanation in explanations:
-        if explanation.methods not in (("raw",), ("raw", method)) or any(
-            scores.ndim != 3 for scores in explanation.relevance.values()
+        if layered(explanation) not in (("raw",), ("raw", method)) or any(
+            explanation[name].ndim != 3 for name in layered(explanation)
         ):
             raise InputError("an atlas needs every head: explain(…, methods=('raw', 'rollout'), head='all')")
-        if (explanation.layers, tuple(explanation.references)) != (first.layers, tuple(first.references)):
+        if (explanation.layers, unlayered(explanation)) != (first.layers, unlayered(first)):
             raise InputError("explanations of one atlas need the same layers and references")
 
 

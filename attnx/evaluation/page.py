@@ -9,7 +9,7 @@ from attnx.evaluation.compare import Comparison
 from attnx.evaluation.faithfulness import Faithfulness
 from attnx.evaluation.head_atlas import HeadAtlas
 from attnx.evaluation.table import MARKS, EvaluationTable
-from attnx.results import Explanation
+from attnx.results import Explanation, unlayered
 from attnx.statistics import Summary
 from attnx.views import PlainTable, Shown, blanked_name, cell, number
 
@@ -133,7 +133,7 @@ def _comparison_of(shown: Shown) -> Comparison | None:
     Parts of one result, as the two of a text that was changed, are no sample of texts.
     """
     explanations = [result for result in shown.results if isinstance(result, Explanation)]
-    if len(explanations) < 2 or not all(explanation.references for explanation in explanations):
+    if len(explanations) < 2 or not all(unlayered(explanation) for explanation in explanations):
         return None
     try:
         return Comparison.of(explanations)

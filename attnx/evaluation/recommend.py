@@ -49,7 +49,7 @@ from attnx.hooks import unwrap_model
 from attnx.methods import METHODS, Method, asked_methods
 from attnx.pipeline import LAST, Call, Choices, Refused, Request, attempt, given_model, takes_pipelines
 from attnx.progress import announce
-from attnx.results import LATER, Between, Filled, Rules
+from attnx.results import Between, Filled, Rules, record_of, unlayered
 from attnx.results import Named as NamedRule
 from attnx.runs import FACTS, Cells, OutputOptions, RowCallback
 from attnx.statistics import LEVEL
@@ -101,7 +101,7 @@ class Recommendation(EvaluationTable):
     left_out: Mapping[str, str] = field(default_factory=dict)
     """Methods that nobody named and this model does not support, or that cost too much → why."""
     signed: tuple[str, ...] = ()
-    fewest_orders: int | None = field(default=None, metadata=LATER)
+    fewest_orders: int | None = field(default=None)
     """Random orders of the text that got the fewest; None where all got as many."""
 
     @property
@@ -398,13 +398,15 @@ class RecommendationTask(EvaluationTask):
                 "model runs": runs[n],
                 "all positions": len(things[n].prepared.positions),
                 FACTS: facts(
-                    provenance=explanation.provenance,
+                    provenance=record_of(explanation),
                     notes=explanation.notes,
                     layer=explanation.layers[-1],
                     units=_unit_name(things[n].prepared),
                     methods=tuple(orders),
-                    references=tuple(explanation.references),
-                    signed=tuple(name for name in orders if name in explanation.signed),
+                    references=unlayered(explanation),
+                    signed=tuple(
+                        name for name, scores in explanation.attributions.items() if name in orders and scores.signed
+                    ),
                 ),
             }
             for n, (explanation, orders) in enumerate(zip(explanations, all_orders, strict=True))

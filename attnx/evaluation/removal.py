@@ -18,7 +18,7 @@ from attnx.errors import InputError
 from attnx.hooks import unwrap_model
 from attnx.methods import scores_for_ranking
 from attnx.pipeline import Call, Request
-from attnx.results import Array, Explanation
+from attnx.results import Array, Explanation, layered, unlayered
 from attnx.targets import Score, Target
 
 Unit: TypeAlias = tuple[int, ...]
@@ -71,7 +71,7 @@ def order_of(explanation: Explanation, method: str, layer: int | None, random: n
     Of a signed method what opposes the target comes last: it did not make it.
     """
     units, row = explanation.units, explanation.scores(method, layer)
-    scores = scores_for_ranking([row[list(unit)].sum() for unit in units], explanation.digits.get(method))
+    scores = scores_for_ranking([row[list(unit)].sum() for unit in units], explanation.attributions[method].precision)
     return tuple(units[index] for index in np.lexsort((random.random(len(units)), -scores)))
 
 
@@ -174,7 +174,7 @@ class _TextOrders:
         def draws(name: str) -> np.random.Generator:
             return generator_of(case.prepared, removal.seed, name)
 
-        layer, names = explanation.layers[-1], (*explanation.methods, *explanation.references)
+        layer, names = explanation.layers[-1], (*layered(explanation), *unlayered(explanation))
         chance = random_orders(case.units, draws(RANDOM))
         orders = {name: [order_of(explanation, name, layer, draws(name))] for name in names}
         return cls(number, {**orders, RANDOM: list(islice(chance, removal.random or FIRST))}, chance)

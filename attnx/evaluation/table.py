@@ -14,7 +14,7 @@ import numpy as np
 from attnx._signals import cached_property
 from attnx.errors import ChoiceError
 from attnx.registry import unknown
-from attnx.results import LATER, PROVENANCE, Array, Between, Filled, Result, Rules, Shape
+from attnx.results import PROVENANCE, Array, Between, Filled, Result, Rules, Shape
 from attnx.statistics import LEVEL, SignFlips, Summary, sign_flips
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class EvaluationTable(Result):
     seed: int = 0
     """Of the bootstrap and of the sign flips."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
-    notes: Mapping[str, int] = field(default_factory=dict, metadata=LATER)
+    notes: Mapping[str, int] = field(default_factory=dict)
     """What is to be known of how inputs were read and explained, and of how many of them."""
 
     @property

@@ -122,7 +122,7 @@ class CollectedRows:
 
     def _add_facts(self, row_facts: dict[str, Any]) -> list[str]:
         """The notes of an input; its other facts are kept where they are the first, or the same as in all others."""
-        references = row_facts["provenance"].get("references", {})
+        references = row_facts["provenance"].get("methods", {})
         if not self.first:
             self.first, self.shared = row_facts, {name: dict(record) for name, record in references.items()}
         for name, known in self.shared.items():

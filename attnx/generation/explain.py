@@ -39,7 +39,7 @@ from attnx.pipeline import (
     model_and_processor,
     takes_pipelines,
 )
-from attnx.results import Array, Explanation
+from attnx.results import Array, Attribution, Explanation
 from attnx.targets import head_logits
 
 if TYPE_CHECKING:
@@ -60,30 +60,18 @@ def joined(
         prompt_length += len(whole.positions) - length
         whole = replace(whole, positions=steps[0].positions, words=steps[0].words, sequences={}, spans=())
     first = steps[0]
-    layers = first.layers if len(first.layers) > 1 else None
-    # Where nobody asked for a reference it may have been left out of some step, whose note says so.
-    measured = [name for name in first.references if all(name in step.references for step in steps)]
+    # What was not named in the call may have been left out of some step, whose note says so.
+    names = [name for name in first.attributions if all(name in step.attributions for step in steps)]
     whole = _in_one_text(whole)
     return GenerationExplanation(
         positions=whole.positions,
         words=whole.words,
         prompt_length=prompt_length,
-        layer=first.layers[-1],
-        relevance={name: np.stack([step.relevance[name][-1, :-1] for step in steps]) for name in first.relevance},
+        attributions={name: _of_all(steps, name) for name in names},
         predictions=_answers(steps),
         text=whole.text if isinstance(whole.text, str) else None,
-        signed=first.signed,
-        digits=first.digits,
-        local=first.local,
-        target_specific=first.target_specific,
         notes=tuple(dict.fromkeys(note for step in (*steps, *contrasts) for note in step.notes)),
-        provenance=_with_generation(_of_all(steps, measured), generation),
-        references={name: _rows(steps, name) for name in measured},
-        first=first.first if first.first in measured else None,
-        layers=layers,
-        by_layer={name: np.stack([step.relevance[name][:, :-1] for step in steps], axis=1) for name in first.relevance}
-        if layers
-        else {},
+        provenance=_with_generation(first.provenance, generation),
         contrasts=_answers(contrasts),
         spans=whole.spans,
         sequences=dict(whole.sequences),
@@ -121,15 +109,11 @@ def _about_answer(contrasts: Sequence[Explanation]) -> list[str]:
     """What differs from one answer to another: all else would say the same again."""
     if not contrasts:
         return []
-    first = contrasts[0]
-    every = (*first.references, *first.relevance)
     return [
-        name for name in every if name in first.target_specific and all(_has(contrast, name) for contrast in contrasts)
+        name
+        for name, attribution in contrasts[0].attributions.items()
+        if attribution.target_specific and all(name in contrast.attributions for contrast in contrasts)
     ]
-
-
-def _has(step: Explanation, name: str) -> bool:
-    return name in step.references or name in step.relevance
 
 
 def _rows(steps: Sequence[Explanation], name: str) -> Array:
@@ -140,26 +124,14 @@ def _rows(steps: Sequence[Explanation], name: str) -> Array:
     return rows
 
 
-def _of_all(steps: Sequence[Explanation], measured: Sequence[str]) -> dict[str, Any]:
-    """What made all of them; what methods and references tell of their rows is of one step each."""
-    shared = {name: value for name, value in steps[0].provenance.items() if name not in ("methods", "references")}
-    told = [step.provenance.get("methods", {}) for step in steps]
-    if any(told):
-        shared["steps"] = told
-    if measured:
-        each = [step.provenance["references"] for step in steps]
-        alike = {
-            name: {
-                key: value for key, value in each[0][name].items() if all(one[name].get(key) == value for one in each)
-            }
-            for name in measured
-        }
-        shared["references"] = alike
-        shared["measured"] = [
-            {name: {key: value for key, value in one[name].items() if key not in alike[name]} for name in measured}
-            for one in each
-        ]
-    return shared
+def _of_all(steps: Sequence[Explanation], name: str) -> Attribution:
+    """One method over all steps."""
+    each = [step.attributions[name] for step in steps]
+    first = each[0]
+    scores = _rows(steps, name) if first.layers is None else np.stack([one.scores[:, :-1] for one in each], axis=1)
+    kinds = dict.fromkeys(kind for attribution in each for kind in attribution.facts)
+    diagnostics = {kind: tuple(attribution.facts.get(kind) for attribution in each) for kind in kinds}
+    return replace(first, scores=scores, diagnostics=diagnostics, matrices=None)
 
 
 def _with_generation(provenance: Mapping[str, Any], generation: Mapping[str, Any]) -> dict[str, Any]:

@@ -348,8 +348,9 @@ def picture_first(step: Explanation) -> Explanation:
         positions=Positions(replace(step.positions[old], index=new) for new, old in enumerate(order)),
         words=tuple(replace(word, positions=tuple(places[place] for place in word.positions)) for word in step.words),
         position=places[step.position],
-        relevance={name: scores[..., order].copy() for name, scores in step.relevance.items()},
-        references={name: scores[order].copy() for name, scores in step.references.items()},
-        maps=None,
+        attributions={
+            name: replace(attribution, scores=attribution.scores[..., order].copy(), matrices=None)
+            for name, attribution in step.attributions.items()
+        },
         sequences={},
     )

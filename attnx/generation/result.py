@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import exp
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,16 +14,14 @@ from attnx.errors import AttentionError, ChoiceError, InputError
 from attnx.registry import unknown
 from attnx.results import (
     ANSWER,
-    LATER,
     PROVENANCE,
     TEXT,
     Array,
+    Attribution,
     Below,
     Between,
     Explanation,
-    Facts,
     Filled,
-    Named,
     Result,
     Rising,
     Row,
@@ -32,7 +30,6 @@ from attnx.results import (
     Shape,
     check,
     line,
-    method_facts,
     over_steps,
     remarks,
     stripe,
@@ -50,20 +47,10 @@ _MOST = 700.0
 """The exponential of more is no number. A written token that was ruled out has a logit as low as that."""
 
 
-def _every_method(by_layer: Mapping[str, Array], result: Any) -> str | None:
-    methods = result.whole.relevance if result.whole.layers else {}
-    return None if set(by_layer) == set(methods) else f"an object with {', '.join(methods) or 'nothing in it'}"
-
-
 def _none_or_one_a_token(several: Sequence[Any], result: Any) -> str | None:
     count = result.size("predictions")
     fits = isinstance(several, (list, tuple)) and len(several) in (0, count)
     return None if fits else f"a list of {count}, one for each generated token, or of none"
-
-
-def _of_every_reference(facts: Any, result: Any) -> str | None:
-    names = set(result.whole.provenance.get("references", {}))
-    return None if isinstance(facts, Mapping) and names <= set(facts) else f"an object with {', '.join(sorted(names))}"
 
 
 def _of_a_token(prediction: Prediction, result: Any) -> str | None:
@@ -90,13 +77,9 @@ class GenerationExplanation(Result):
     rules: ClassVar[Rules] = {
         **TEXT,
         "prompt_length": Between(1),
-        "layer": Between(1),
-        "relevance": Filled(),
-        "relevance.*": Shape("predictions source"),
-        "references.*": Shape("predictions source"),
-        "layers": Rising(),
-        "by_layer": _every_method,
-        "by_layer.*": Shape("layers predictions source"),
+        "attributions": Filled(),
+        "attributions.*.layers": Rising(),
+        "attributions.*.precision": Between(0, 17),
         "contrasts": _none_or_one_a_token,
         "contrasts.*": ANSWER,
         "spans.*.positions": Filled(),
@@ -105,12 +88,6 @@ class GenerationExplanation(Result):
         "predictions": Filled(),
         "predictions.*": _of_a_token,
         **PROVENANCE,
-        "provenance.steps": _none_or_one_a_token,
-        "provenance.steps.*": Named(),
-        "provenance.steps.*.*": Facts(),
-        "provenance.measured": _none_or_one_a_token,
-        "provenance.measured.*": _of_every_reference,
-        "provenance.measured.*.*": Facts(),
     }
 
     positions: Positions
@@ -118,65 +95,60 @@ class GenerationExplanation(Result):
     words: tuple[Word, ...]
     prompt_length: int
     """How many positions are the prompt's."""
-    layer: int
-    relevance: Mapping[str, Array]
-    """Method → generated × source."""
+    attributions: Mapping[str, Attribution]
+    """Method → its scores, generated × source, or layers × generated × source, in the order shown. Diagnostics have a
+    value for each generated token."""
     predictions: tuple[Prediction, ...]
     """One for each generated token: its probability, and the tokens that were likely beside it."""
     text: str | None = None
     """Prompt and continuation; None when the prompt came tokenised."""
-    signed: frozenset[str] = frozenset()
-    """Methods whose scores say for or against, as in `Explanation`."""
-    digits: Mapping[str, int] = field(default_factory=dict)
-    """Method → decimals to which its scores are exact, as in `Explanation`."""
-    local: frozenset[str] = frozenset()
-    """Methods whose scores are of one layer alone, as in `Explanation`."""
-    target_specific: frozenset[str] = frozenset()
-    """Methods that know the answer, as in `Explanation`."""
     notes: tuple[str, ...] = ()
     """Those of all steps."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
-    """As in `Explanation`; under `steps` and `measured` what methods and references tell of each row."""
-    references: Mapping[str, Array] = field(default_factory=dict, metadata=LATER)
-    """Reference → generated × source, measured on the model for each token that it wrote."""
-    first: str | None = field(default=None, metadata=LATER)
-    """The method or reference that views show first, as in `Explanation`."""
-    layers: tuple[int, ...] | None = field(default=None, metadata=LATER)
-    """The layers of `by_layer`; None where only one was asked for."""
-    by_layer: Mapping[str, Array] = field(default_factory=dict, metadata=LATER)
-    """Method → layer × generated × source, where every layer was asked for."""
-    spans: tuple[Span, ...] = field(default=(), metadata=LATER)
+    """As in `Explanation`."""
+    spans: tuple[Span, ...] = field(default=())
     """Parts of the prompt that the caller named (`by_span`)."""
-    sequences: Mapping[str, int] = field(default_factory=dict, metadata=LATER)
+    sequences: Mapping[str, int] = field(default_factory=dict)
     """Of an encoder–decoder how many positions its source and its output have; else empty."""
-    contrasts: tuple[Prediction, ...] = field(default=(), metadata=LATER)
+    contrasts: tuple[Prediction, ...] = field(default=())
     """Each token against its runner-up, where that was asked for."""
-    against: Mapping[str, Array] = field(default_factory=dict, metadata=LATER)
+    against: Mapping[str, Array] = field(default_factory=dict)
     """What knows the answer → generated × source, for each token against its runner-up."""
     image: Image | None = field(default=None, repr=False, compare=False)
     """The picture beside the text, whose patches stand first. It stays in memory and is not saved."""
-    image_size: tuple[int, int] | None = field(default=None, metadata=LATER)
+    image_size: tuple[int, int] | None = field(default=None)
     """Its width and height, in which the boxes of patches are counted; None where there is none."""
-    audio: Audio | None = field(default=None, repr=False, compare=False, metadata=LATER)
+    audio: Audio | None = field(default=None, repr=False, compare=False)
     """The sound that was written down. It stays in memory and is not saved, as in `Explanation`."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "positions", Positions(self.positions))
         check(self)
         shape = (len(self.positions) - self.prompt_length, len(self.positions) - 1)
-        for name, scores in (*self.relevance.items(), *self.references.items(), *self.against.items()):
-            if scores.shape != shape:
+        for name, scores in (*((name, self[name]) for name in self.attributions), *self.against.items()):
+            if scores.shape != shape or not np.isfinite(scores).all():
                 raise AttentionError(f"{name} must be {shape[0]} generated × {shape[1]} source finite numbers")
-        for scores in self._arrays():
+        for name, attribution in self.attributions.items():
+            layers = len(attribution.layers or ())
+            if attribution.scores.shape[:-2] != ((layers,) if layers else ()):
+                raise AttentionError(
+                    f"{name} must be {layers} layers × {shape[0]} generated × {shape[1]} source numbers"
+                )
+            for kind, values in attribution.diagnostics.items():
+                if not isinstance(values, (list, tuple)) or len(values) != shape[0]:
+                    raise AttentionError(f"{kind} of {name} must be a list of {shape[0]}, one for each generated token")
+        for scores in self.against.values():
             scores.setflags(write=False)
-
-    def _arrays(self) -> Iterator[Array]:
-        for kept in (self.relevance, self.references, self.by_layer, self.against):
-            yield from kept.values()
 
     @property
     def methods(self) -> tuple[str, ...]:
-        return tuple(self.relevance)
+        """All methods, the default in front."""
+        return tuple(self.attributions)
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """The layers of the methods that have any."""
+        return next((attribution.layers for attribution in self.attributions.values() if attribution.layers), ())
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -202,18 +174,12 @@ class GenerationExplanation(Result):
 
         Where scores have a sign, it is of all that speaks for or against; NaN where there is nothing.
         """
-        sizes = np.abs(self[method or self.shown_first])
+        sizes = np.abs(self[method or self.methods[0]])
         whole = sizes.sum(1)
         shares: Array = np.divide(
             sizes[:, : self.front[1]].sum(1), whole, out=np.full(len(sizes), np.nan), where=whole > 0
         )
         return shares
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """All methods and references, the one that is shown first in front."""
-        every = (*self.methods, *self.references)
-        return (self.shown_first, *(name for name in every if name != self.shown_first))
 
     def alternatives(self, step: int) -> list[tuple[str, float | None]]:
         """The tokens that were likely beside the one that was written, best first, each with its probability.
@@ -232,16 +198,6 @@ class GenerationExplanation(Result):
         return result
 
     @property
-    def default_method(self) -> str:
-        return "rollout" if "rollout" in self.relevance else self.methods[0]
-
-    @property
-    def shown_first(self) -> str:
-        """The method or reference that is meant where none is named."""
-        known = self.first is not None and self.first in {**self.relevance, **self.references}
-        return str(self.first) if known else self.default_method
-
-    @property
     def parts(self) -> tuple[tuple[str, int, int], ...]:
         """Of a chat, whose words the prompt's positions are: (role, first position, one past the last)."""
         told = self.provenance.get("input", {}).get("parts", ())
@@ -255,33 +211,35 @@ class GenerationExplanation(Result):
 
     def remarks(self, method: str | None = None) -> tuple[Said, ...]:
         """All that is to be said of how far to trust the rows of a method, and of how many of them."""
-        name = method or self.shown_first
+        name = method or self.methods[0]
         each = over_steps([remarks(self._row(number, name)) for number in range(len(self))])
         return tuple(sorted((*each, *self.stripe(name)), key=lambda one: -one.weight))
 
     def stripe(self, method: str | None = None) -> tuple[Said, ...]:
         """A remark where the rows of all tokens are nearly the same over the prompt, as those of rollout often are."""
-        name = method or self.shown_first
-        return stripe(name, self[name][:, : self.prompt_length], target_specific=name in self.target_specific)
+        name = method or self.methods[0]
+        return stripe(
+            name, self[name][:, : self.prompt_length], target_specific=self.attributions[name].target_specific
+        )
 
     def _row(self, number: int, method: str | None = None) -> Row:
-        return self.step(number).row(method or self.shown_first)
+        return self.step(number).row(method or self.methods[0])
 
     def by_span(self, method: str | None = None) -> dict[str, Array]:
         """Name → a number for each generated token: what it drew from that part of the prompt (`spans=`)."""
         if not self.spans:
             raise InputError("no spans were named: explain_generation(…, spans={'doc 1': (0, 812), …}), or 'sentences'")
-        rows = self[method or self.shown_first]
+        rows = self[method or self.methods[0]]
         return {span.name: rows[:, list(span.positions)].sum(1) for span in self.spans}
 
     def __len__(self) -> int:
         return len(self.predictions)
 
     def __getitem__(self, method: str) -> Array:
-        every = {**self.relevance, **self.references}
-        if not isinstance(method, str) or method not in every:
-            raise ChoiceError(unknown("method", method, every) + " (of those that were asked for)")
-        return every[method]
+        if not isinstance(method, str) or method not in self.attributions:
+            raise ChoiceError(unknown("method", method, self.attributions) + " (of those that were requested)")
+        scores = self.attributions[method].scores
+        return scores if scores.ndim == 2 else scores[-1]
 
     def step(self, number: int) -> Explanation:
         """One generated token, counted from 0, as an explanation by itself: with words, `top`, and views."""
@@ -297,24 +255,14 @@ class GenerationExplanation(Result):
             positions=positions,
             words=words,
             position=seen - 1,
-            layers=self.layers or (self.layer,),
-            relevance={
-                name: (self.by_layer[name][:, number] if self.layers else scores[number : number + 1])[:, :seen].copy()
-                for name, scores in self.relevance.items()
-            },
-            references={name: scores[number, :seen].copy() for name, scores in self.references.items()},
-            first=self.first,
+            attributions={name: _of_step(self.attributions[name], number, seen) for name in self.attributions},
             spans=self.spans,
             text=text,
             prediction=self.predictions[number],
             causal=not self.sequences,
             sequences=self._streams_before(seen),
-            signed=self.signed,
-            digits=self.digits,
-            local=self.local,
-            target_specific=self.target_specific,
             notes=self.notes,
-            provenance=self._provenance(number),
+            provenance=self.provenance,
             image=self.image,
             image_size=self.image_size,
             audio=self.audio,
@@ -324,18 +272,6 @@ class GenerationExplanation(Result):
         """The streams as they were when so many positions had been read."""
         lengths = dict(self.sequences)
         return {**lengths, list(lengths)[-1]: seen - sum(list(lengths.values())[:-1])} if lengths else {}
-
-    def _provenance(self, number: int) -> dict[str, Any]:
-        """What made a step: what a method tells of its row, as the account of what it adds up to, is its own."""
-        shared = {name: value for name, value in self.provenance.items() if name not in ("steps", "measured")}
-        told, measured = self.provenance.get("steps"), self.provenance.get("measured")
-        if told:
-            shared["methods"] = told[number]
-        if measured:
-            shared["references"] = {
-                name: {**own, **measured[number][name]} for name, own in shared["references"].items()
-            }
-        return shared
 
     def _text_before(self, end: int) -> str | None:
         """The text as far as it was written before a position. A character whose last bytes were still to come could
@@ -371,10 +307,21 @@ class GenerationExplanation(Result):
     @classmethod
     def _fields_of(cls, data: Mapping[str, Any]) -> dict[str, Any]:
         told = {name: value for name, value in data.items() if name not in ("verdict", "remarks")}
-        return super()._fields_of(told) | (method_facts(data["relevance"]) if data.get("format") == 1 else {})
+        return super()._fields_of(told)
 
     def __repr__(self) -> str:
         return (
-            f"GenerationExplanation({self.prompt_length} tokens of prompt, {len(self)} generated, layer {self.layer}, "
-            f"{', '.join(self.names)})"
+            f"GenerationExplanation({self.prompt_length} tokens of prompt, {len(self)} generated, "
+            f"{', '.join(self.methods)})"
         )
+
+
+def _of_step(attribution: Attribution, number: int, seen: int) -> Attribution:
+    """What one generated token has of it, over the positions before the token."""
+    return replace(
+        attribution,
+        scores=attribution.scores[..., number, :seen].copy(),
+        diagnostics={
+            name: values[number] for name, values in attribution.diagnostics.items() if values[number] is not None
+        },
+    )

@@ -52,7 +52,7 @@ def plain(generation: GenerationExplanation, method: str | None = None) -> str:
     """One line for each generated token: its probability, and the words before it that mattered most."""
     from rich.cells import cell_len, set_cell_size
 
-    name = method or generation.shown_first
+    name = method or generation.methods[0]
     labels = [_quoted(label) for label in generation.generated]
     width = max(map(cell_len, labels))
     lines = [_headline(generation, name), _judgement(generation, name)]
@@ -73,7 +73,7 @@ def plain(generation: GenerationExplanation, method: str | None = None) -> str:
 
 def blocks(generation: GenerationExplanation) -> list[TextBlock]:
     """The same as a table."""
-    name = generation.shown_first
+    name = generation.methods[0]
     lines = [["token", "p", f"from the {generation.front[0]}", "drawn most from"]]
     shares = generation.from_front(name)
     predicted = [_predicted(generation, step) for step in range(len(generation))]
@@ -102,7 +102,7 @@ def rows(generation: GenerationExplanation) -> list[dict[str, Any]]:
             "prompt": source < generation.prompt_length,
             "score": float(scores[step, source]),
         }
-        for method in generation.names
+        for method in generation.methods
         for scores in (generation[method],)
         for step in range(len(generation))
         for source in range(generation.prompt_length + step)
@@ -111,13 +111,13 @@ def rows(generation: GenerationExplanation) -> list[dict[str, Any]]:
 
 def heat_map(generation: GenerationExplanation, method: str | None = None, *, ax: Axes | None = None) -> Axes:
     """Rows from the first generated token down; the line is where the prompt ends."""
-    name = method or generation.shown_first
+    name = method or generation.methods[0]
     scores = np.ma.masked_array(generation[name])
     for step in range(len(generation)):
         scores[step, generation.prompt_length + step :] = np.ma.masked
     rows, columns = scores.shape
     axes = axes_or_new(ax, 2.2 + _CELL * columns, 1.6 + _CELL * rows)
-    most, signed = max(float(abs(scores).max()), 1e-9), name in generation.signed
+    most, signed = max(float(abs(scores).max()), 1e-9), generation.attributions[name].signed
     image = axes.imshow(scores, aspect="auto", cmap=colour_map(signed=signed), vmin=-most if signed else 0, vmax=most)
     sources = [_source(generation, place) for place in range(scores.shape[1])]
     axes.set_xticks(range(len(sources)), sources, rotation=90, fontsize=8)
@@ -134,7 +134,11 @@ def heat_map(generation: GenerationExplanation, method: str | None = None, *, ax
 
 def _headline(generation: GenerationExplanation, method: str) -> str:
     count = len(generation)
-    where = ", measured on the model" if method in generation.references else f" at layer {generation.layer}"
+    where = (
+        ", measured on the model"
+        if generation.attributions[method].layers is None
+        else f" at layer {generation.layers[-1]}"
+    )
     name = f"p is the token's probability, % what is from the {generation.front[0]}"
     return f"generated tokens: {count} · {method}{where} · {name}"
 
@@ -145,7 +149,7 @@ def _judgement(generation: GenerationExplanation, method: str) -> str:
 
 def _best(generation: GenerationExplanation, step: int, method: str) -> str:
     words = generation.step(step).top(_BEST, method)
-    decimals = places([word.score for word in words], generation.digits.get(method))
+    decimals = places([word.score for word in words], generation.attributions[method].precision)
     return ", ".join(f"{printable(word.text)} {written(word.score, decimals)}" for word in words)
 
 
@@ -160,7 +164,7 @@ def _predicted(generation: GenerationExplanation, step: int) -> str:
 def _spans(generation: GenerationExplanation, method: str) -> list[tuple[str, str]]:
     """What all tokens together drew from each part that was named."""
     sums = {name: float(scores.sum()) for name, scores in generation.by_span(method).items()}
-    decimals = places(list(sums.values()), generation.digits.get(method))
+    decimals = places(list(sums.values()), generation.attributions[method].precision)
     return [(name, written(score, decimals)) for name, score in sums.items()]
 
 
@@ -204,12 +208,12 @@ def plot_overlays(
     """
     if generation.image_size is None:
         raise InputError("this text was not written about a picture: there is nothing to lay it over; plot() draws it")
-    name = method or generation.shown_first
+    name = method or generation.methods[0]
     written = written_words(generation)
     kept = _chosen(words, len(written))
     each = [of_word(generation, written[number], name, layer) for number in kept]
     picture = small(picture_of(each[0][0], image))
-    signed = name in generation.signed
+    signed = generation.attributions[name].signed
     highest = [highest_score(step, scores) for step, scores in each]
     pictures = [
         lit(step, scores, picture, colours, most, smooth=smooth, signed=signed)
@@ -220,8 +224,10 @@ def plot_overlays(
         for number, most, one in zip(kept, highest, each, strict=True)
     ]
     figure = sheet(pictures, captions, colours, None, signed=[signed], columns=min(len(kept), 4))
-    at = generation.layer if layer is None else layer
-    figure.suptitle(name if name in generation.references else f"{name} at layer {at}", fontsize=10, **VERBATIM)
+    at = (generation.layers or (0,))[-1] if layer is None else layer
+    figure.suptitle(
+        name if generation.attributions[name].layers is None else f"{name} at layer {at}", fontsize=10, **VERBATIM
+    )
     cut = f" (words {kept[0]} to {kept[-1]} of {len(written)})" if words is None and len(kept) < len(written) else ""
     said = printable(f"{name}{cut}: {line(generation.remarks(name))}")
     width = figure.get_size_inches()[0]
@@ -249,7 +255,7 @@ def of_word(generation: GenerationExplanation, word: Word, method: str, layer: i
     """The step of its last token, and the mean of the rows of all its tokens over what that has read."""
     tokens = [place - generation.prompt_length for place in word.positions if place >= generation.prompt_length]
     steps = [generation.step(number) for number in tokens]
-    measured = method in generation.references
+    measured = generation.attributions[method].layers is None
     rows = np.zeros((len(steps), len(steps[-1].positions)))
     for row, step in zip(rows, steps, strict=True):
         scores = step.scores(method, None if measured else layer)
@@ -284,7 +290,7 @@ def generation_section(shown: Shown) -> dict[str, Any] | None:
 
 def _text(written: GenerationExplanation, texts: int, *, player: bool = False) -> dict[str, Any]:
     kept, layers = _layers(written, texts)
-    left_out = len(written.layers or ()) - len(kept)
+    left_out = len(written.layers) - len(kept) if kept else 0
     notes = [f"{len(kept)} of {len(kept) + left_out} layers are in this page"] if left_out > 0 else []
     return {
         "title": _title(written),
@@ -293,36 +299,40 @@ def _text(written: GenerationExplanation, texts: int, *, player: bool = False) -
         "front": dict(zip(("name", "length"), written.front, strict=True)),
         "tokens": _tokens(written),
         "spans": [[span.name, list(span.positions)] for span in written.spans],
-        "split": [name for name in written.names if written.step(0).split_by_residual(name)],
+        "split": [name for name in written.methods if written.step(0).split_by_residual(name)],
         "parts": [list(part) for part in written.parts],
         "answers": [_answer(written, step) for step in range(len(written))],
-        "names": list(written.names),
-        "measured": list(written.references),
-        "signed": sorted(written.signed),
-        "digits": dict(written.digits),
+        "names": list(written.methods),
+        "measured": [name for name, scores in written.attributions.items() if scores.layers is None],
+        "signed": sorted(name for name, scores in written.attributions.items() if scores.signed),
+        "digits": {
+            name: scores.precision for name, scores in written.attributions.items() if scores.precision is not None
+        },
         "layers": layers,
-        "scores": {name: packed(_scores(written, name, kept), "<f4") for name in written.names},
+        "scores": {name: packed(_scores(written, name, kept), "<f4") for name in written.methods},
         "against": {name: packed(scores, "<f4") for name, scores in written.against.items()},
         "rivals": [contrast.against for contrast in written.contrasts],
         "remarks": _remarks(written),
-        "stripes": {name: [one.sentence for one in written.stripe(name)] for name in written.names},
+        "stripes": {name: [one.sentence for one in written.stripe(name)] for name in written.methods},
         "notes": [*written.notes, *notes],
     }
 
 
 def _layers(written: GenerationExplanation, texts: int) -> tuple[list[int], list[int]]:
     """Which of the layers there is room for, by their place and by their number."""
-    if written.layers is None:
-        return [], [written.layer]
-    room = ROW_BYTES / texts / (len(written.methods) * written[written.methods[0]].size * _BYTES_A_NUMBER)
+    if len(written.layers) <= 1:
+        return [], list(written.layers) or [1]
+    names = [name for name in written.methods if written.attributions[name].layers]
+    room = ROW_BYTES / texts / (len(names) * written[written.methods[0]].size * _BYTES_A_NUMBER)
     kept = spread(len(written.layers), min(len(written.layers), max(int(room), 2)))
     return kept, [written.layers[place] for place in kept]
 
 
 def _scores(written: GenerationExplanation, name: str, kept: list[int]) -> Array:
     """layer × generated × source; a reference has no layers, and stands as one."""
-    if kept and name in written.by_layer:
-        return written.by_layer[name][kept]
+    if kept and written.attributions[name].layers:
+        rows: Array = written.attributions[name].scores[kept]
+        return rows
     return written[name][None]
 
 
@@ -364,7 +374,7 @@ def _before_special(text: str | None, end: int, token: str) -> tuple[str, int]:
 def _remarks(written: GenerationExplanation) -> dict[str, list[str]]:
     """Name → what is to be said of each token's row."""
     steps = [written.step(number) for number in range(len(written))]
-    return {name: [line(step.remarks(name)) for step in steps] for name in written.names}
+    return {name: [line(step.remarks(name)) for step in steps] for name in written.methods}
 
 
 def _answer(written: GenerationExplanation, step: int) -> dict[str, Any]:

@@ -162,10 +162,9 @@ def figure1(model: nn.Module, tokenizer: Any, text: str = KEY) -> Figure:
     is the input position that the relevance is of. CLS is highlighted.
     """
     explanation = explain(model, tokenizer, text, methods=list(PANELS), normalize=None, all_queries=True)
-    maps = explanation.maps or {}
     figure = layered_graphs(
         [position.token for position in explanation.positions],
-        {title: maps[method] for method, title in PANELS.items()},
+        {title: explanation.matrix(method) for method, title in PANELS.items()},
         position=explanation.position,
     )
     captioned(figure, model, [text], width=figure.get_figwidth())

@@ -287,8 +287,11 @@ def relevance_rows(
     for explanation in call.in_order("attention", progress):
         if explanation.prediction is None or explanation.prediction.kind != "class":
             raise InputError(f"{type(model).__name__} does not classify whole inputs; load it with such a head")
-        index = explanation.prediction.index
-        result.append(Relevance(explanation.relevance, index, explanation.digits, explanation.signed))
+        each = explanation.attributions
+        digits = {name: scores.precision for name, scores in each.items() if scores.precision is not None}
+        signed = frozenset(name for name, scores in each.items() if scores.signed)
+        by_method = {name: scores.scores for name, scores in each.items()}
+        result.append(Relevance(by_method, explanation.prediction.index, digits, signed))
     return result
 
 

@@ -22,4 +22,4 @@ from attnx.pipeline.pipeline import Request as Request
 from attnx.pipeline.pipeline import attempt as attempt
 from attnx.pipeline.pipeline import explain_prepared as explain_prepared
 from attnx.pipeline.pipeline import left_out as left_out
-from attnx.pipeline.pipeline import reference_record as reference_record
+from attnx.pipeline.pipeline import options_on_record as options_on_record

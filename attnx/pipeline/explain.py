@@ -48,7 +48,7 @@ from attnx.pipeline.requests import (
 )
 from attnx.progress import progress_bar
 from attnx.registry import unknown
-from attnx.results import NOT_KEPT, Explanation, Explanations
+from attnx.results import NOT_KEPT, Explanation, Explanations, layered, unlayered
 
 if TYPE_CHECKING:
     from attnx.evaluation import Recommendation
@@ -60,12 +60,12 @@ def settings_of(explanation: Explanation, *, references: bool = True) -> dict[st
     The target is the caller's to choose, and so is a position: only that it was the mean of all is told.
     """
     return {
-        "methods": list(explanation.methods),
+        "methods": list(layered(explanation)),
         "references": _references(explanation) if references else None,
         "layer": explanation.layers[0] if len(explanation.layers) == 1 else None,
-        "all_queries": explanation.maps is not None,
+        "all_queries": any(scores.matrices is not None for scores in explanation.attributions.values()),
         "truncate": "cut" in explanation.provenance.get("input", {}),
-        **settings_on_record(explanation.provenance, explanation.methods),
+        **settings_on_record(explanation.provenance, layered(explanation)),
     }
 
 
@@ -101,14 +101,15 @@ def _residual(used: Mapping[str, Any], methods: Sequence[Method]) -> float | Non
 
 def _references(explanation: Explanation) -> dict[str, dict[str, Any]]:
     """With those options that the reference takes; what it found stands beside them in the record."""
-    if not explanation.references:
+    names = unlayered(explanation)
+    if not names:
         return {}
     from attnx.attribution import REFERENCES  # Captum's road is loaded only for those who take it
 
     result = {}
-    for name in explanation.references:
+    for name in names:
         takes = REFERENCES[name].options
-        record = explanation.provenance.get("references", {}).get(name, {})
+        record = explanation.provenance.get("methods", {}).get(name, {})
         result[name] = {option: value for option, value in record.items() if option in takes}
         for option, value in result[name].items():
             if isinstance(value, Mapping):
@@ -161,9 +162,10 @@ class Recommended:
 
     def followed(self, explanation: Explanation) -> Explanation:
         """The same explanation, the best in front."""
+        rest = {name: scores for name, scores in explanation.attributions.items() if name != self.first}
         return replace(
             explanation,
-            first=self.first,
+            attributions={self.first: explanation.attributions[self.first], **rest},
             notes=(*explanation.notes, *self.notes),
             provenance={**explanation.provenance, "recommendation": dict(self.record)},
         )

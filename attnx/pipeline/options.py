@@ -14,7 +14,6 @@ from attnx.errors import ChoiceError, CostError, whole_number
 from attnx.graph import EDGE_WEIGHTS, Head, check_head_name, check_residual, check_share
 from attnx.methods import (
     METHODS,
-    PAPER_METHODS,
     Method,
     Normalization,
     Normalize,
@@ -124,7 +123,7 @@ def plan(
     heights = range(1, top + 1) if layer is None else (top if layer == LAST or isinstance(layer, str) else layer,)
     starts = positions * (heads if head == "all" and isinstance(heads, int) else 1)
     kept, notes = [], []
-    for method in asked_methods(PAPER_METHODS) if methods is None else methods:
+    for method in asked_methods(DEFAULT_METHODS) if methods is None else methods:
         try:
             check_cost(method, heights, length, starts, width=width)
             kept.append(method)
@@ -149,6 +148,9 @@ def _levels(config: Any) -> int:
 DEFAULT_REFERENCES = ("lrp",)
 """What is measured on a model with a head where nobody chose, the one that is shown first in front: by the tables of
 docs/truth.md the best that costs at most four forwards."""
+
+DEFAULT_METHODS = ("rollout", "raw", "flow")
+"""What is read off the graph where nobody chose."""
 
 MEASURED_UP_TO = 8_192
 """Positions above which nothing is measured that nobody asked for: it takes minutes, though little memory."""

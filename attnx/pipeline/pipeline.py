@@ -46,7 +46,7 @@ from attnx.hooks import (
 from attnx.linearize import check_linearizable, readouts, supports_gradients
 from attnx.methods import Method, MethodAnswer, apply
 from attnx.pipeline.options import MEASURED_UP_TO, Plan, Settings, mean_row, plan
-from attnx.results import NOT_KEPT, Explanation, provenance
+from attnx.results import NOT_KEPT, Attribution, Explanation, provenance
 from attnx.targets import (
     Prediction,
     Target,
@@ -192,6 +192,23 @@ class Reading:
             _in_order({**self.facts, **other.facts}, methods),
         )
 
+    def attributions(self, methods: Sequence[Method], layers: tuple[int, ...]) -> dict[str, Attribution]:
+        return {
+            method.name: Attribution(
+                method=method.name,
+                scores=self.relevance[method.name],
+                layers=layers,
+                signed=method.signed,
+                target_specific=method.target_specific,
+                single_layer=method.local,
+                precision=method.digits,
+                diagnostics={**self.diagnostics.get(method.name, {}), **self.facts.get(method.name, {})},
+                matrices=None if self.maps is None else self.maps.get(method.name),
+            )
+            for method in methods
+            if method.name in self.relevance
+        }
+
 
 def _in_order(found: Mapping[str, T], methods: Sequence[Method]) -> dict[str, T]:
     return {method.name: found[method.name] for method in methods if method.name in found}
@@ -314,14 +331,11 @@ class Measuring:
         cases = [Case(one.prepared, self._target(one.explanation)) for one in several]
         scored = measure_references(self.model, self.processor, cases, self.asked, progress=self.progress)
         return [
-            self._led(
-                _with_references(one.explanation, {name: scored[place] for name, scored in scored.items()}, self.asked)
+            _with_references(
+                one.explanation, {name: scored[place] for name, scored in scored.items()}, self.asked, lead=self.lead
             )
             for place, one in enumerate(several)
         ]
-
-    def _led(self, explanation: Explanation) -> Explanation:
-        return replace(explanation, first=next(iter(self.asked))) if self.lead else explanation
 
     def _target(self, explanation: Explanation) -> Target:
         return Target.of(self.model, explanation.prediction, explanation.position)
@@ -337,13 +351,12 @@ class Measuring:
         ]
 
 
-def reference_record(options: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
-    """What is kept of a reference: options as they can be saved, of others what they were, and what it tells itself."""
-    saved = {
+def options_on_record(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a method as they can be saved; of others what they were."""
+    return {
         name: value if isinstance(value, (str, int, float, bool, type(None))) else {NOT_KEPT: repr(value)}
         for name, value in options.items()
     }
-    return {**saved, **facts}
 
 
 def left_out(names: Iterable[str], reason: str) -> str:
@@ -352,18 +365,21 @@ def left_out(names: Iterable[str], reason: str) -> str:
 
 
 def _with_references(
-    explanation: Explanation, scored: Mapping[str, Scored], asked: Mapping[str, Mapping[str, Any]]
+    explanation: Explanation, scored: Mapping[str, Scored], asked: Mapping[str, Mapping[str, Any]], *, lead: bool
 ) -> Explanation:
-    """Options and facts go into the provenance."""
+    """Options go into the provenance."""
+    measured = {
+        name: Attribution(name, one.scores, None, signed=one.signed, target_specific=True, diagnostics=dict(one.facts))
+        for name, one in scored.items()
+    }
+    first, second = (measured, explanation.attributions) if lead else (explanation.attributions, measured)
     return replace(
         explanation,
-        references={name: one.scores for name, one in scored.items()},
-        target_specific=explanation.target_specific | scored.keys(),
-        signed=explanation.signed | {name for name, one in scored.items() if one.signed},
+        attributions={**first, **second},
         notes=(*explanation.notes, *(note for one in scored.values() for note in one.notes)),
         provenance={
             **explanation.provenance,
-            "references": {name: reference_record(asked[name], one.facts) for name, one in scored.items()},
+            "methods": {name: options_on_record(asked[name]) for name in scored},
         },
     )
 
@@ -791,27 +807,20 @@ class _Run:
                     positions=prepared.positions,
                     words=prepared.words,
                     position=place,
-                    layers=layers,
-                    relevance=own.relevance,
+                    attributions=own.attributions(plan.methods, layers),
                     text=prepared.text,
                     image=prepared.image,
                     image_size=None if prepared.image is None else prepared.image.size,
                     audio=None if prepared.audio_input is None else prepared.audio_input.audio,
                     prediction=prediction,
                     causal=attention.causal,
-                    diagnostics=own.diagnostics,
-                    digits={method.name: method.digits for method in plan.methods if method.digits is not None},
-                    local=frozenset(method.name for method in plan.methods if method.local),
-                    signed=frozenset(method.name for method in plan.methods if method.signed),
-                    target_specific=frozenset(method.name for method in about),
                     sink=sink,
                     notes=(
                         *notes,
                         *prediction_notes(self.model, self.processor, prediction, target),
                         *edges.notes(prediction, plain),
                     ),
-                    provenance={**record, "methods": own.facts} if own.facts else record,
-                    maps=own.maps,
+                    provenance=record,
                     spans=prepared.spans,
                     sequences=dict(prepared.sequences),
                 ),

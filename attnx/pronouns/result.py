@@ -12,7 +12,6 @@ import numpy as np
 from attnx.errors import ChoiceError
 from attnx.registry import unknown
 from attnx.results import (
-    LATER,
     PROVENANCE,
     SUMMARY,
     Among,
@@ -78,7 +77,7 @@ class Probe(Result):
     relevance: Mapping[str, Array]
     implies: Mapping[str, str] = field(default_factory=dict)
     """Pronoun → the candidate that it speaks for, as the user said."""
-    references: Mapping[str, Array] = field(default_factory=dict, metadata=LATER)
+    references: Mapping[str, Array] = field(default_factory=dict)
     """Reference → a number for each candidate; empty where a pronoun is written, and so nothing is predicted."""
     notes: tuple[str, ...] = ()
     provenance: Mapping[str, Any] = field(default_factory=dict)
@@ -178,7 +177,7 @@ class Rates:
     chance: float | None
     """Of a guess with closed eyes."""
     baselines: Mapping[str, Summary]
-    references: Mapping[str, Summary] = field(default_factory=dict, metadata=LATER)
+    references: Mapping[str, Summary] = field(default_factory=dict)
     """Reference → how often the candidate that adds most to the likelier pronoun is the wanted one."""
 
     @classmethod

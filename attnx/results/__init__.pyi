@@ -1,3 +1,4 @@
+from attnx.results.attribution import Attribution as Attribution
 from attnx.results.base import NOT_KEPT as NOT_KEPT
 from attnx.results.base import VIEWS as VIEWS
 from attnx.results.base import Array as Array
@@ -13,10 +14,14 @@ from attnx.results.explanation import Matched as Matched
 from attnx.results.explanation import OfExplanations as OfExplanations
 from attnx.results.explanation import Unit as Unit
 from attnx.results.explanation import aligned as aligned
+from attnx.results.explanation import chosen_method as chosen_method
 from attnx.results.explanation import compared_over as compared_over
 from attnx.results.explanation import extent_of as extent_of
+from attnx.results.explanation import layered as layered
+from attnx.results.explanation import layered_method as layered_method
+from attnx.results.explanation import record_of as record_of
+from attnx.results.explanation import unlayered as unlayered
 from attnx.results.storage import ANSWER as ANSWER
-from attnx.results.storage import LATER as LATER
 from attnx.results.storage import PROVENANCE as PROVENANCE
 from attnx.results.storage import SUMMARY as SUMMARY
 from attnx.results.storage import TEXT as TEXT
@@ -32,7 +37,6 @@ from attnx.results.storage import Rules as Rules
 from attnx.results.storage import SameNames as SameNames
 from attnx.results.storage import Shape as Shape
 from attnx.results.storage import check as check
-from attnx.results.storage import method_facts as method_facts
 from attnx.results.storage import plain as plain
 from attnx.results.warnings import SHARES as SHARES
 from attnx.results.warnings import Row as Row

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from importlib.metadata import version
 from os import PathLike
@@ -63,8 +63,7 @@ class Result:
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Read what `to_dict` gave, or what a file kept, where arrays are arrays already; it is checked throughout."""
         try:
-            older = isinstance(data, Mapping) and data.get("format") == 1
-            made = schema.read(cls, cls._fields_of(data) if isinstance(data, Mapping) else data, older=older)
+            made = schema.read(cls, cls._fields_of(data) if isinstance(data, Mapping) else data)
             fit.check(made)
         except FileFormatError:
             raise
@@ -192,6 +191,10 @@ def _same(one: Any, other: Any) -> bool:
         return one.keys() == other.keys() and all(_same(value, other[name]) for name, value in one.items())
     if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
         return len(one) == len(other) and all(map(_same, one, other))
+    if is_dataclass(one) and type(one) is type(other):
+        return all(
+            _same(getattr(one, field.name), getattr(other, field.name)) for field in fields(one) if field.compare
+        )
     return bool(one == other) or (one != one and other != other)
 
 

@@ -11,29 +11,30 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from os import PathLike
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
 from attnx.adapters import PICTURE, Position, Positions, Span, Word, content_words
 from attnx.adapters import TEXT as WORDS
-from attnx.errors import AttentionError, ChoiceError, InputError, how_many
+from attnx.errors import ChoiceError, InputError, how_many
 from attnx.methods import SCORE_DECIMALS
 from attnx.methods.ties import tied_share
 from attnx.registry import unknown
+from attnx.results.attribution import Attribution, one_head
 from attnx.results.base import Array, Result
 from attnx.results.storage import (
     ANSWER,
-    LATER,
     PROVENANCE,
     TEXT,
     Below,
+    Between,
+    Facts,
     Filled,
     Rising,
     Rules,
     Shape,
     check,
-    explanation_facts,
 )
 from attnx.results.warnings import Row, Said, Units, WordScore, best, in_quotes, legible, line, remarks, summed
 from attnx.targets import Prediction, visible
@@ -124,7 +125,7 @@ OFFERED = ("blankout", "lrp")
 """The measurements that a verdict offers where there is none, or but one: the first that is not there."""
 
 
-_DERIVED = ("saturation", "verdict", "remarks")
+_DERIVED = ("verdict", "remarks")
 """What files tell besides, for their readers: it follows from the fields."""
 
 
@@ -144,14 +145,12 @@ class Explanation(Drawn):
     rules: ClassVar[Rules] = {
         **TEXT,
         "position": Below("positions"),
-        "layers": Rising(),
-        "relevance": Filled(),
-        "relevance.*": Shape("layers positions", "layers heads positions"),
-        "references.*": Shape("positions"),
+        "attributions": Filled(),
+        "attributions.*.layers": Rising(),
+        "attributions.*.precision": Between(0, 17),
+        "attributions.*.diagnostics": Facts(),
         "prediction": ANSWER,
-        "diagnostics.*.*": Shape("layers"),
         "sink": Shape("layers"),
-        "maps": Filled(),
         "spans.*.positions": Filled(),
         "spans.*.positions.*": Below("positions"),
         **PROVENANCE,
@@ -161,28 +160,12 @@ class Explanation(Drawn):
     words: tuple[Word, ...]
     position: int
     """The explained position: whose view of the input this is."""
-    layers: tuple[int, ...]
-    """The layers on the first axis, counted from 1 next to the input."""
-    relevance: Mapping[str, Array]
-    """Method → layers × positions, or layers × heads × positions when every head was asked for."""
-    references: Mapping[str, Array] = field(default_factory=dict)
-    """Reference → one score for each position, measured on the model itself (see `attnx.references`)."""
+    attributions: Mapping[str, Attribution]
+    """Method → its scores, in the order shown; the first is what is meant where no method is named."""
     text: str | tuple[str, str] | None = None
     prediction: Prediction | None = None
     causal: bool = False
     """Whether positions see none that come later, as in a decoder."""
-    diagnostics: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
-    """Method → what tells how far to trust it → a number for each layer, such as `saturation` and `tied`."""
-    signed: frozenset[str] = frozenset()
-    """Methods and references whose scores say for or against; those of all others say only how much."""
-    digits: Mapping[str, int] = field(default_factory=dict)
-    """Method → decimals to which its scores are exact: beyond them is no order. Others are exact."""
-    local: frozenset[str] = frozenset()
-    """Methods whose scores are of one layer alone, and lead to the layer below and not to the input."""
-    target_specific: frozenset[str] = frozenset()
-    """Methods and references that know the answer; all others tell what was mixed, whatever would be answered."""
-    first: str | None = None
-    """The method or reference that views show first; None for rollout, or what else was asked for."""
     sink: tuple[float, ...] | None = None
     """Per layer, the share of attention that goes to the first token of a decoder, or of an encoder–decoder's output,
     whose place it may be to collect what has nowhere else to go. Of an image, what patches give to those that take far
@@ -191,46 +174,32 @@ class Explanation(Drawn):
     """What the user should know of how the input was read."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
     """Versions, model and settings that made these numbers."""
-    maps: Mapping[str, Annotated[Array, np.float32]] | None = None
-    """Method → layers × (heads ×) query × input in single precision: every position explained, where asked for."""
-    spans: tuple[Span, ...] = field(default=(), metadata=LATER)
+    spans: tuple[Span, ...] = field(default=())
     """Parts of the text that the caller named, as further units (`by_span`)."""
     image: Image | None = field(default=None, repr=False, compare=False)
     """The picture that was explained. It stays in memory and is not saved: files are small, and tell no faces."""
     image_size: tuple[int, int] | None = None
     """Its width and height, in which the boxes of the positions are counted; None for a text."""
-    audio: Audio | None = field(default=None, repr=False, compare=False, metadata=LATER)
+    audio: Audio | None = field(default=None, repr=False, compare=False)
     """The sound that was explained. As a picture it stays in memory and is not saved: files tell no voices."""
-    sequences: Mapping[str, int] = field(default_factory=dict, metadata=LATER)
+    sequences: Mapping[str, int] = field(default_factory=dict)
     """Of an encoder–decoder how many positions its source and its output have, in the order of the count; else none."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "positions", Positions(self.positions))
         check(self)
-        _check_maps(self)
-        for scores in (*self.relevance.values(), *self.references.values(), *(self.maps or {}).values()):
-            scores.setflags(write=False)
+        for attribution in self.attributions.values():
+            attribution.check(len(self.positions))
 
     @property
     def methods(self) -> tuple[str, ...]:
-        return tuple(self.relevance)
+        """All methods, the default in front."""
+        return tuple(self.attributions)
 
     @property
-    def default_method(self) -> str:
-        return "rollout" if "rollout" in self.relevance else self.methods[0]
-
-    def row_name(self, method: str | None = None, layer: int | None = None, head: int | None = None) -> str:
-        """The method or reference whose row is meant; where nothing is said the first, which may have no layers."""
-        if method is None and layer is None and head is None and self.first in (*self.methods, *self.references):
-            return str(self.first)
-        return method or self.default_method
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """All methods and references, the one that is shown first in front."""
-        first = self.row_name() if self.first else None
-        every = (*self.methods, *self.references)
-        return every if first is None else (first, *(name for name in every if name != first))
+    def layers(self) -> tuple[int, ...]:
+        """The layers of the methods that have any, counted from 1 next to the input."""
+        return next((attribution.layers for attribution in self.attributions.values() if attribution.layers), ())
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -254,16 +223,20 @@ class Explanation(Drawn):
 
         Rollout of attention cannot: its share of the output is r to the power of the cross levels, whatever the text.
         """
-        names = [name for name in self.names if name not in self.local and not self.split_by_residual(name)]
+        names = [
+            name
+            for name, attribution in self.attributions.items()
+            if not attribution.single_layer and not self.split_by_residual(name)
+        ]
         return self.sequence_shares(names[0]) if self.sequences and names else {}
 
     def split_by_residual(self, method: str, layer: int | None = None) -> bool:
         """Whether a row is divided between the streams by the share of the residual alone, whatever was read."""
         settings = self.provenance.get("settings", {})
         share = settings.get("residual", {}).get(method)
-        if "output" not in self.sequences or not isinstance(share, float) or method in self.references:
+        if "output" not in self.sequences or not isinstance(share, float) or not self.attributions[method].layers:
             return False
-        crossed = settings.get("layer_kinds", [])[: self.layers[self._index(layer)]].count("cross")
+        crossed = settings.get("layer_kinds", [])[: self.layers[self.attributions[method].index(layer)]].count("cross")
         return bool(abs(self.sequence_shares(method, layer)["output"] - share**crossed) < 1e-6)
 
     def sequence_shares(self, method: str | None = None, layer: int | None = None) -> dict[str, float]:
@@ -340,83 +313,71 @@ class Explanation(Drawn):
         """All that is to be said of how far to trust a row, the weightiest first; by default of what is shown first."""
         return remarks(self.row(method, layer))
 
-    @property
-    def saturation(self) -> tuple[float, ...] | None:
-        """Per layer, the share of inputs whose flow is all that can enter them at all; None when flow was not asked
-        for."""
-        return next(
-            (diagnostic["saturation"] for diagnostic in self.diagnostics.values() if "saturation" in diagnostic), None
-        )
-
     def __getitem__(self, method: str) -> Array:
-        if not isinstance(method, str) or method not in self.relevance:
-            raise ChoiceError(unknown("method", method, self.relevance) + " (of those that were asked for)")
-        return self.relevance[method]
+        return self._attribution(method).scores
+
+    def _attribution(self, method: str) -> Attribution:
+        if not isinstance(method, str) or method not in self.attributions:
+            raise ChoiceError(unknown("method", method, self.attributions) + " (of those that were requested)")
+        return self.attributions[method]
 
     def scores(self, method: str | None = None, layer: int | None = None, head: int | None = None) -> Array:
-        """One row: the relevance of each position. By default what is shown first, of a layer or head rollout.
+        """One row: the score of each position.
 
-        The name of a reference that was asked for gives its scores, which have no layer.
+        Args:
+            method: By default the first of `methods`, or where a layer or head is given the first that has layers.
+            layer: By default the last. A method without layers has one row, whatever the layer.
+            head: One of the heads that were kept apart (`head="all"`); by default their mean.
         """
-        name = self.row_name(method, layer, head)
-        if name in self.references:
-            return self.references[name]
-        row: Array = self[name][self._index(layer)]
-        if row.ndim == 1 and head is not None:
-            raise ChoiceError(f"head {head} asked, but heads were merged; explain(..., head='all') keeps them apart")
-        return row if row.ndim == 1 else _one_head(row, head)
+        attribution = self._attribution(chosen_method(self, method, layer, head))
+        return attribution.scores if attribution.layers is None else attribution.row(layer, head)
 
     def row(self, method: str | None = None, layer: int | None = None, head: int | None = None) -> Row:
         """One row with all that bears on how far to trust it."""
-        name = self.row_name(method, layer, head)
-        measured = name in self.references
-        at = self._index(layer)
+        name = chosen_method(self, method, layer, head)
+        attribution = self._attribution(name)
+        others = {other: measure for other, measure in self.attributions.items() if other != name}
+        measured = {other: measure for other, measure in others.items() if measure.layers is None}
         return Row(
-            name=name,
-            layer=None if measured else self.layers[at],
+            attribution=attribution,
+            layer=None if attribution.layers is None else attribution.layers[attribution.index(layer)],
             scores=self.scores(name, layer, head),
             positions=self.positions,
             words=self.words,
             explained=self.explained,
             prediction=self.prediction,
-            others={other: scores for other, scores in self.references.items() if other != name},
-            signed=self.signed,
-            digits=self.digits.get(name),
-            local=name in self.local,
-            target_specific=name in self.target_specific,
+            others=measured,
             causal=self.causal,
-            diagnostics={kind: numbers[at] for kind, numbers in self.diagnostics.get(name, {}).items() if head is None},
+            diagnostics=attribution.at(layer) if head is None else attribution.facts,
             tied=self.tied(name, layer),
-            facts={**self.provenance.get("methods", {}), **self.provenance.get("references", {})}.get(name, {}),
             input=self.provenance.get("input", {}),
             offer=self._offer(),
-            compared={other: compared_over(self, name, other) for other in self.references if other != name},
+            compared={other: compared_over(self, name, other) for other in measured},
         )
 
     def _offer(self) -> tuple[str, ...]:
         """What a caller would name to have one more measurement beside those that are there."""
-        new = next((name for name in OFFERED if name not in self.references), None)
-        return (*self.references, *([] if new is None else [new]))
+        new = next((name for name in OFFERED if name not in self.attributions), None)
+        return (*self.attributions, *(() if new is None else (new,)))
 
     def matrix(self, method: str | None = None, head: int | None = None) -> Array:
         """Layers × query × input: the rows of all positions, of one head or of their mean where every head was kept."""
-        name = method or self.default_method
-        rows = self[name]
-        if self.maps is None:
+        attribution = self._attribution(method or next(iter(layered(self)), self.methods[0]))
+        if not any(other.matrices is not None for other in self.attributions.values()):
             raise InputError(
                 "only the rows of the explained position were kept; explain(..., all_queries=True) keeps those of all"
             )
-        if name not in self.maps:
-            raise InputError(f"{name} tells of the answer alone, and has no rows of other positions; ask for another")
-        chosen = self.maps[name]
-        return chosen if rows.ndim == 2 else _one_head(np.moveaxis(chosen, 1, 0), head)
+        if attribution.matrices is None:
+            raise InputError(f"{attribution.method} explains the target alone and has no rows of other positions")
+        matrices = attribution.matrices
+        return matrices if matrices.ndim == 3 else one_head(np.moveaxis(matrices, 1, 0), head)
 
     def by_word(
         self, method: str | None = None, layer: int | None = None, *, content_only: bool = False
     ) -> list[WordScore]:
         """The words of the text in their order, special tokens left out; with `content_only` punctuation, too."""
         words = self.content_words if content_only else self.words
-        return summed(words, self.scores(method, layer), signed=self.row_name(method, layer) in self.signed)
+        return summed(words, self.scores(method, layer), signed=self._signed(method, layer))
 
     @property
     def units(self) -> list[tuple[int, ...]]:
@@ -427,7 +388,7 @@ class Explanation(Drawn):
         """The parts that were named by `spans=`, in their order, each with the sum over its positions."""
         if not self.spans:
             raise InputError("no spans were named: explain(…, spans={'doc 1': (0, 812), …}), 'sentences' or 'lines'")
-        return summed(self.spans, self.scores(method, layer), signed=self.row_name(method, layer) in self.signed)
+        return summed(self.spans, self.scores(method, layer), signed=self._signed(method, layer))
 
     def top(
         self, count: int = 5, method: str | None = None, layer: int | None = None, *, content_only: bool = False
@@ -437,31 +398,25 @@ class Explanation(Drawn):
         Where scores have a sign, those that speak most *for* the answer come first; `speaks` tells which do.
         """
         words = self.by_word(method, layer, content_only=content_only)
-        return best(words, how_many(count), self.digits.get(self.row_name(method, layer)))
+        return best(words, how_many(count), self.attributions[chosen_method(self, method, layer)].precision)
+
+    def _signed(self, method: str | None, layer: int | None) -> bool:
+        return self._attribution(chosen_method(self, method, layer)).signed
 
     def tied(self, method: str | None = None, layer: int | None = None) -> float:
         """The share of positions whose score another has, too, to 1e-9 or its own digits: their order means nothing."""
-        name = self.row_name(method, layer)
-        known = self.diagnostics.get(name, {}).get("tied")
-        if known is not None:
-            return known[self._index(layer)]
-        return float(tied_share(self.scores(name, layer), self.digits.get(name, SCORE_DECIMALS)))
-
-    def _index(self, layer: int | None) -> int:
-        """Where a layer stands on the first axis, by default the last."""
-        layer = self.layers[-1] if layer is None else layer
-        if layer not in self.layers:
-            raise ChoiceError(f"layer {layer} asked, the explanation has {', '.join(map(str, self.layers))}")
-        return self.layers.index(layer)
+        attribution = self._attribution(chosen_method(self, method, layer))
+        if (known := attribution.at(layer).get("tied")) is not None:
+            return float(known)
+        precision = SCORE_DECIMALS if attribution.precision is None else attribution.precision
+        return float(tied_share(self.scores(attribution.method, layer), precision))
 
     def _saved(self) -> dict[str, Any]:
-        derived = {"saturation": self.saturation, "verdict": self.verdict, "remarks": self.remarks()}
-        return super()._saved() | derived
+        return super()._saved() | {"verdict": self.verdict, "remarks": self.remarks()}
 
     @classmethod
     def _fields_of(cls, data: Mapping[str, Any]) -> dict[str, Any]:
-        known = explanation_facts(data) if data.get("format") == 1 else {}
-        return super()._fields_of({name: value for name, value in data.items() if name not in _DERIVED} | known)
+        return super()._fields_of({name: value for name, value in data.items() if name not in _DERIVED})
 
     def __repr__(self) -> str:
         answer = f", predicted {self.prediction}" if self.prediction else ""
@@ -472,13 +427,55 @@ class Explanation(Drawn):
         )
 
 
+def chosen_method(
+    explanation: Explanation, method: str | None = None, layer: int | None = None, head: int | None = None
+) -> str:
+    """The method that is meant: the one named, or the first; where a layer or head is named, the first with layers."""
+    if method is not None:
+        return method
+    if layer is not None or head is not None:
+        return next(iter(layered(explanation)), explanation.methods[0])
+    return explanation.methods[0]
+
+
+def layered_method(explanation: Explanation, method: str | None = None) -> str:
+    """The method that is meant where layers are shown: the one named, or the first that has layers."""
+    names = layered(explanation)
+    chosen = method or next(iter(names), explanation.methods[0])
+    explanation[chosen]
+    if chosen not in names:
+        raise ChoiceError(f"{chosen} has no layers; request a method that has, such as rollout")
+    return chosen
+
+
+def record_of(explanation: Explanation) -> dict[str, Any]:
+    """The provenance, where each method has its options with what it found, such as the baseline that it chose."""
+    options: Mapping[str, Any] = explanation.provenance.get("methods", {})
+    methods = {
+        name: {**options.get(name, {}), **attribution.facts}
+        for name, attribution in explanation.attributions.items()
+        if options.get(name) or attribution.facts
+    }
+    return {**explanation.provenance, **({"methods": methods} if methods else {})}
+
+
+def layered(explanation: Explanation) -> tuple[str, ...]:
+    """The methods with a row for each layer, read off the graph of attention."""
+    return tuple(name for name, attribution in explanation.attributions.items() if attribution.layers is not None)
+
+
+def unlayered(explanation: Explanation) -> tuple[str, ...]:
+    """The methods with one row for the whole model, computed by running it again or backward."""
+    return tuple(name for name, attribution in explanation.attributions.items() if attribution.layers is None)
+
+
 def compared_over(explanation: Explanation, *names: str) -> Units:
     """The units over which ranks of these methods and references are compared: tokens, special ones left out.
 
     A reference that was measured for each word or span and shared out says nothing of the tokens inside.
     """
-    measured = explanation.provenance.get("references", {})
-    shared = {measured[name].get("unit") for name in names if name in measured}
+    options = record_of(explanation).get("methods", {})
+    shared = {options[name].get("unit") for name in names if name in options}
     if "span" in shared and explanation.spans:
         return Units("spans", [span.positions for span in explanation.spans])
     if "word" in shared and explanation.words:
@@ -501,25 +498,6 @@ def _subject(answer: Prediction) -> str:
     if answer.predicted == answer.label:
         return target
     return f"prediction {told(answer.predicted, answer.certainty)}, target {target}"
-
-
-def _check_maps(e: Explanation) -> None:
-    """Every position's rows are of the shape of those of the explained one."""
-    for name, scores in (e.maps or {}).items():
-        shape = (*e[name].shape[:-1], *[len(e.positions)] * 2)
-        if scores.shape != shape or not np.isfinite(scores).all():
-            raise AttentionError(f"the map of {name} must be {' × '.join(map(str, shape))} finite numbers")
-
-
-def _one_head(heads: Array, head: int | None) -> Array:
-    """The asked one on the first axis, or the mean of all."""
-    if head is None:
-        mean: Array = heads.mean(0)
-        return mean
-    if not 0 <= head < len(heads):
-        raise ChoiceError(f"head {head} asked, the explanation has {len(heads)} (0 to {len(heads) - 1})")
-    array: Array = heads[head]
-    return array
 
 
 class Explanations(list[Explanation]):

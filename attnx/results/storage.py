@@ -13,7 +13,7 @@ import json
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Sized
 from contextlib import suppress
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from itertools import pairwise
 from os import PathLike
@@ -40,33 +40,7 @@ from attnx.arguments import SAVED, file_of, path_of, replacing
 from attnx.errors import AttentionError, AttnxError, FileFormatError
 from attnx.registry import quoted
 
-
-def explanation_facts(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Of an explanation: decoders alone had a share of their first token, flow could be saturated, references
-    knew the answer."""
-    saturation, settings = data["saturation"], data["provenance"].get("settings", {})
-    return {
-        **method_facts({**data["relevance"], **data["references"]}),
-        "target_specific": list(data["references"]),
-        "causal": data["sink"] is not None or settings.get("causal", False),
-        "diagnostics": {} if saturation is None else {"flow": {"saturation": saturation}},
-    }
-
-
-def method_facts(scores: Mapping[str, Any]) -> dict[str, Any]:
-    """Of methods and references: flow was exact to 1e-9, raw attention of one layer, and a sign told by itself."""
-    return {
-        "signed": [name for name, score in scores.items() if (np.asarray(score) < 0).any()],
-        "digits": {name: 9 for name in scores if name == "flow"},
-        "local": [name for name in scores if name == "raw"],
-    }
-
-
 T = TypeVar("T")
-
-LATER: Mapping[str, Any] = {"later": True}
-"""Metadata of a field that files of this format, written before it came, may lack: `field(default=…, metadata=LATER)`.
-"""
 
 LARGEST = 1e100
 """No number of a model is as large, and sums and squares of smaller ones are still numbers."""
@@ -74,17 +48,14 @@ _DEEPEST = 50
 _SAID = {str: "a text", int: "a whole number", float: "a number", bool: "true or false", NoneType: "null"}
 
 
-def read(cls: type[T], data: Any, *, older: bool = False) -> T:
-    """The dataclass that `data` tells, made of what JSON has and of arrays; a `FileFormatError` names the field.
-
-    An `older` format has not all fields that have a default.
-    """
-    return _Reader(older).record(cls, data, "")
+def read(cls: type[T], data: Any) -> T:
+    """The dataclass that `data` tells, made of what JSON has and of arrays; a `FileFormatError` names the field."""
+    return _Reader().record(cls, data, "")
 
 
 def read_value(kind: Any, given: Any) -> Any:
     """A value of a type as fields are annotated with it, made of what JSON has."""
-    return _Reader(older=False).value(kind, given, "")
+    return _Reader().value(kind, given, "")
 
 
 def one_line(found: object) -> str:
@@ -95,9 +66,6 @@ def one_line(found: object) -> str:
 
 
 class _Reader:
-    def __init__(self, older: bool) -> None:
-        self._older = older
-
     def record(self, cls: type[T], given: Any, where: str) -> T:
         known = _annotated(cast(Any, cls))
         if not isinstance(given, Mapping):
@@ -107,11 +75,10 @@ class _Reader:
             if name not in known:
                 raise FileFormatError(f"{inside}{one_line(name)[1:-1]} is no field that this attnx knows")
         values = {}
-        for name, (kind, field) in known.items():
-            if name in given:
-                values[name] = self.value(kind, given[name], f"{inside}{name}")
-            elif not _may_be_missing(field, self._older):
+        for name, kind in known.items():
+            if name not in given:
                 raise FileFormatError(f"{inside}{name} is missing")
+            values[name] = self.value(kind, given[name], f"{inside}{name}")
         return cls(**values)
 
     def value(self, kind: Any, given: Any, where: str) -> Any:
@@ -193,18 +160,13 @@ def step(where: str, name: object) -> str:
 
 
 @cache
-def _annotated(cls: type) -> dict[str, tuple[Any, Field[Any]]]:
-    """Name → type and field, of all that is saved. Others may be of types that are imported for type checkers alone."""
+def _annotated(cls: type) -> dict[str, Any]:
+    """Name → type, of all that is saved. Others may be of types that are imported for type checkers alone."""
     saved = [field for field in fields(cls) if field.compare]
     module = {name: value for base in cls.__mro__[::-1] for name, value in vars(sys.modules[base.__module__]).items()}
     simple_namespace = SimpleNamespace(__annotations__={field.name: field.type for field in saved})
     kinds = get_type_hints(simple_namespace, globalns=module, include_extras=True)
-    return {field.name: (kinds[field.name], field) for field in saved}
-
-
-def _may_be_missing(field: Field[Any], older: bool) -> bool:
-    has_default = field.default is not MISSING or field.default_factory is not MISSING
-    return has_default and (older or "later" in field.metadata)
+    return {field.name: kinds[field.name] for field in saved}
 
 
 def _text(given: Any, where: str) -> str:
@@ -263,11 +225,8 @@ def _unfit(where: str, expected: str, found: object) -> FileFormatError:
     return FileFormatError(f"{where} must be {expected}, found {one_line(found)}")
 
 
-FORMAT = 2
-READABLE = (1, 2)
+FORMAT = 3
 _KEY = "attnx"
-_OLD_KEYS = {"attnx": "explanation", "attnx.generation": "explained generation"}
-"""In format 1 the key told the kind."""
 _TENSOR = "attnx.tensor"
 _CHECKSUM = "attnx.sha256"
 
@@ -300,7 +259,7 @@ def from_json(cls: type[S], text: str) -> S:
     except Exception as error:  # whatever a text that was tampered with can lead to
         raise FileFormatError(f"{what} attnx wrote: {one_line(error)}") from error
     if isinstance(data, dict):
-        data = {"format": _check(cls.kind, data, f"{what} this attnx reads"), **data}
+        _check(cls.kind, data, f"{what} this attnx reads")
     try:
         return cls.from_dict(data)
     except FileFormatError as error:
@@ -331,10 +290,10 @@ def load(cls: type[S], path: str | PathLike[str]) -> S:
     try:
         with safe_open(place, framework="numpy") as file:
             metadata = file.metadata() or {}
-            header = _header(metadata)
-            if header is None:
+            if _KEY not in metadata:
                 raise FileFormatError(f"{place} holds no {cls.kind}; give a file that save() wrote")
-            version = _check(cls.kind, header, f"{place} holds no {cls.kind} that this attnx reads")
+            header = json.loads(metadata[_KEY], parse_constant=_no_number)
+            _check(cls.kind, header, f"{place} holds no {cls.kind} that this attnx reads")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no dictionary)
     except FileFormatError:
         raise
@@ -343,8 +302,8 @@ def load(cls: type[S], path: str | PathLike[str]) -> S:
     except Exception as error:  # whatever a header that was tampered with can lead to
         raise FileFormatError(f"{place} is a damaged {cls.kind}: {one_line(error)}; save it again") from error
     try:
-        made = cls.from_dict(_old(header, tensors) if version == 1 else _put_back(header, tensors))
-        if _CHECKSUM in metadata and metadata[_CHECKSUM] != _checksum(metadata.get(_KEY, ""), tensors):
+        made = cls.from_dict(_put_back(header, tensors))
+        if metadata.get(_CHECKSUM) != _checksum(metadata.get(_KEY, ""), tensors):
             raise FileFormatError("its checksum is that of other content, so something in it has changed")
     except FileFormatError as error:
         raise FileFormatError(f"{place} is a damaged {cls.kind}: {error}; save it again") from error
@@ -352,7 +311,7 @@ def load(cls: type[S], path: str | PathLike[str]) -> S:
 
 
 def _checksum(header: str, tensors: Mapping[str, Any]) -> str:
-    """Over the header and all numbers: a flipped bit is noticed. Files that were written before have none."""
+    """Over the header and all numbers: a flipped bit is noticed."""
     found = hashlib.sha256(header.encode())
     for name, numbers in sorted(tensors.items()):
         found.update(json.dumps([name, numbers.dtype.str, numbers.shape]).encode())
@@ -395,6 +354,8 @@ def _taken_out(value: Any, tensors: dict[str, Any], path: str = "") -> Any:
         # Names may have slashes; as in a JSON pointer they are told apart from those of the path.
         steps = {name: f"{path}/{name.replace('~', '~0').replace('/', '~1')}".lstrip("/") for name in value}
         return {name: _taken_out(one, tensors, steps[name]) for name, one in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        return _taken_out({field.name: getattr(value, field.name) for field in fields(value)}, tensors, path)
     return value
 
 
@@ -424,45 +385,15 @@ def _tensor(tensors: Mapping[str, Any], name: Any) -> Any:
     return tensors[name]
 
 
-def _old(header: dict[str, Any], tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """Format 1: explanations and generations, whose header lists the names of the arrays."""
-    lists = {"relevance": ("methods", ""), "references": ("references", "reference:"), "maps": ("maps", "map:")}
-    found = {
-        field: {name: _tensor(tensors, f"{prefix}{name}") for name in _names(header, listed)}
-        for field, (listed, prefix) in lists.items()
-        if listed in header
-    }
-    return {name: value for name, value in header.items() if name != "methods"} | found | _without_maps(found)
-
-
-def _without_maps(found: Mapping[str, Any]) -> dict[str, Any]:
-    return {"maps": None} if "maps" in found and not found["maps"] else {}
-
-
-def _names(header: Mapping[str, Any], field: str) -> list[str]:
-    if not isinstance(header[field], list) or not all(isinstance(name, str) for name in header[field]):
-        raise FileFormatError(f"{field} must be names in a list, found {one_line(header[field])}")
-    return list(header[field])
-
-
-def _header(metadata: Mapping[str, str]) -> dict[str, Any] | None:
-    for key, kind in _OLD_KEYS.items():
-        if key in metadata:
-            return {"kind": kind, **json.loads(metadata[key], parse_constant=_no_number)}
-    return None
-
-
-def _check(kind: str, header: dict[str, Any], what: str) -> int:
-    """The version, if it is of this kind and can be read; before versions had numbers it was the first."""
-    version, name = header.get("format", 1), header.get("kind", kind)
-    if type(version) is not int or version not in READABLE:
-        expected = " or ".join(map(str, READABLE))
+def _check(kind: str, header: dict[str, Any], what: str) -> None:
+    """That it is of this kind, and of the format that is read."""
+    version, name = header.get("format"), header.get("kind", kind)
+    if type(version) is not int or version != FORMAT:
         raise FileFormatError(
-            f"{what}: expected format {expected}, found {one_line(version)}; read it with the attnx that wrote it"
+            f"{what}: expected format {FORMAT}, found {one_line(version)}; read it with the attnx that wrote it"
         )
     if name != kind:
         raise FileFormatError(f"{what}: it is {_a(name) if isinstance(name, str) else one_line(name)}")
-    return version
 
 
 def _a(kind: str) -> str:
@@ -748,7 +679,6 @@ TEXT: Rules = {
     "words.*.positions": Filled(),
     "words.*.positions.*": Below("positions"),
     "words.*.segment": Segment(),
-    "digits.*": Between(0, 17),
     "image_size": Picture(),
     "sequences": Lengths(),
 }
@@ -758,9 +688,7 @@ PROVENANCE: Rules = {
     "provenance.settings.residual": Named(),
     "provenance.settings.layer_kinds": Levels(),
     "provenance.methods": Named(),
-    "provenance.methods.*": Facts(),
-    "provenance.references": Named(),
-    "provenance.references.*": Facts(),
+    "provenance.methods.*": Named(),
     "provenance.input": Named(),
     "provenance.input.sinks": SinksTold(),
     "provenance.input.cut": OfType(tuple[int, int], "a list of two whole numbers"),

@@ -11,6 +11,7 @@ import numpy as np
 
 from attnx.adapters import Positions, Span, Word, punctuation
 from attnx.methods import scores_for_ranking
+from attnx.results.attribution import Attribution
 from attnx.results.base import Array
 from attnx.statistics import agree, spearman
 from attnx.targets import Prediction, visible
@@ -114,37 +115,36 @@ class Agreement(NamedTuple):
 class Row:
     """The scores with what they are of. Units are the words of a text, or the patches of an image."""
 
-    name: str
+    attribution: Attribution
+    """The method whose row it is."""
     layer: int | None
-    """None for a reference, which has no layers."""
+    """None for a method without layers."""
     scores: Array
     positions: Positions
     words: Sequence[Word]
     explained: str
     """Whose view of the input it is, as it stands in the text; or the mean of all positions."""
     prediction: Prediction | None = None
-    others: Mapping[str, Array] = field(default_factory=dict)
-    """The references that were measured on this very input, without the row itself."""
-    signed: frozenset[str] = frozenset()
-    digits: int | None = None
-    local: bool = False
-    target_specific: bool = False
+    others: Mapping[str, Attribution] = field(default_factory=dict)
+    """The other methods without layers, measured on this very input."""
     causal: bool = False
-    diagnostics: Mapping[str, float] = field(default_factory=dict)
-    """What the method says of itself at this layer."""
+    diagnostics: Mapping[str, Any] = field(default_factory=dict)
+    """What the method says of itself at this layer, such as what biases have of a score."""
     tied: float = 0.0
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    """What a reference or a method told of its own numbers, such as what biases have of a score."""
     input: Mapping[str, Any] = field(default_factory=dict)
     """How the input was read: cut, unknown words, a token in front, how the model pools (`provenance["input"]`)."""
     offer: tuple[str, ...] = ()
-    """The references that a caller would name to have one more measurement."""
+    """The methods that a caller would name to have one more measurement."""
     compared: Mapping[str, Units] = field(default_factory=dict)
-    """Reference → the units over which ranks are compared with it."""
+    """Method → the units over which ranks are compared with it."""
+
+    @property
+    def name(self) -> str:
+        return self.attribution.method
 
     @property
     def measured(self) -> bool:
-        """Whether it is a reference."""
+        """Whether the model was run again, or backward, for it."""
         return self.layer is None
 
     @property
@@ -183,12 +183,12 @@ class Row:
     @property
     def biases(self) -> float | None:
         """What biases have of the score, where that is told; they belong to no position."""
-        return self.facts.get("biases")
+        return self.diagnostics.get("biases")
 
     @property
     def from_positions(self) -> float:
         """What positions have of it, a sink's place included."""
-        return float(self.facts.get("value", 0.0)) - (self.biases or 0.0)
+        return float(self.diagnostics.get("value", 0.0)) - (self.biases or 0.0)
 
     @cached_property
     def first_share(self) -> float:
@@ -206,13 +206,13 @@ class Row:
     @cached_property
     def agreements(self) -> tuple[Agreement, ...]:
         """The rank correlation with each other measurement, as `Comparison` has it (see `rank_correlation`)."""
-        return tuple(self._agreement(name, scores) for name, scores in self.others.items())
+        return tuple(self._agreement(other) for other in self.others.values())
 
-    def _agreement(self, name: str, scores: Array) -> Agreement:
-        units = self.compared.get(name) or Units("tokens", [(place,) for place in self.content])
-        signed = {self.name, name} <= self.signed
-        ranks = rank_correlation(self.scores, scores, units, self.digits, both_signed=signed)
-        return Agreement(name, float(ranks), signed, units.name, len(units.positions))
+    def _agreement(self, other: Attribution) -> Agreement:
+        units = self.compared.get(other.method) or Units("tokens", [(place,) for place in self.content])
+        signed = self.attribution.signed and other.signed
+        ranks = rank_correlation(self.scores, other.scores, units, self.attribution.precision, both_signed=signed)
+        return Agreement(other.method, float(ranks), signed, units.name, len(units.positions))
 
     def _share(self, places: list[int]) -> float:
         sizes = np.abs(self.scores)
@@ -330,8 +330,8 @@ def _measurement(row: Row) -> Advice | None:
         return None
     names = ", ".join(f'"{name}"' for name in row.offer)
     return Advice(
-        f"references=({names})" if len(row.offer) > 1 else f"references={names}",
-        " ".join(f"--reference {name}" for name in row.offer),
+        f"methods=[{names}]",
+        " ".join(f"--method {name}" for name in row.offer),
         "adds a measurement on the model",
     )
 
@@ -399,7 +399,7 @@ REMARKS: tuple[Remark, ...] = (
         88,
         lambda row: row.biases is not None and abs(row.biases) > abs(row.from_positions),
         lambda row: (
-            f"biases, which belong to no word, have {row.biases:+.3g} of the score {row.facts['value']:+.3g}, "
+            f"biases, which belong to no word, have {row.biases:+.3g} of the score {row.diagnostics['value']:+.3g}, "
             f"positions {row.from_positions:+.3g}"
         ),
     ),
@@ -461,14 +461,14 @@ REMARKS: tuple[Remark, ...] = (
     Remark(
         "without the answer",
         45,
-        lambda row: not row.target_specific and not row.measured and row.prediction is not None,
+        lambda row: not row.attribution.target_specific and not row.measured and row.prediction is not None,
         lambda row: f"{row.name} does not know the answer: it tells what was mixed, not what decided",
         _open,
     ),
     Remark(
         "one layer",
         40,
-        lambda row: row.local and row.layer is not None and row.layer > 1,
+        lambda row: row.attribution.single_layer and row.layer is not None and row.layer > 1,
         lambda row: "of one layer alone: above layer 1 a position holds a mixture of words",
         _open,
     ),
@@ -527,7 +527,7 @@ def stripe(name: str, rows: Array, *, target_specific: bool) -> tuple[Said, ...]
     advice = (
         Advice("contrast=True", "--contrast", "sets each token against its runner-up")
         if target_specific
-        else Advice('references="lrp"', "--reference lrp", "asks what decided")
+        else Advice('methods=["lrp"]', "--method lrp", "asks what decided")
     )
     return (
         Said(

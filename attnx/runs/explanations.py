@@ -16,7 +16,7 @@ from attnx.adapters import Word
 from attnx.errors import AttnxError, FileFormatError
 from attnx.methods import PAPER_METHODS
 from attnx.pipeline import Choices, Request
-from attnx.results import Explanation, plain
+from attnx.results import Attribution, Explanation, layered, plain, unlayered
 from attnx.results import storage as schema
 from attnx.runs.folder import as_setting
 from attnx.runs.sources import DataRow
@@ -40,6 +40,8 @@ _POSITION = {
 }
 """Column → the field of a position, and the kind of the column."""
 _IMAGE = {"boxes": "grid", "width": "whole", "height": "whole"}
+_SCORES = ("scores", "layers", "diagnostics", "matrices")
+"""Fields of an attribution that are in columns, or in none."""
 _DIGITS = 18
 """Of the number of a class; Python refuses to read numbers of thousands of digits."""
 
@@ -116,7 +118,12 @@ def explanation_cells(explanation: Explanation) -> Cells:
     """All of an explanation that counts for equality."""
     rest = {field.name: getattr(explanation, field.name) for field in fields(explanation) if field.compare}
     positions, words, prediction = rest.pop("positions"), rest.pop("words"), rest.pop("prediction")
-    layers, diagnostics, sink, size = explanation.layers, rest.pop("diagnostics"), rest.pop("sink"), rest["image_size"]
+    layers, sink, size = explanation.layers, rest.pop("sink"), rest["image_size"]
+    attributions: Mapping[str, Attribution] = rest.pop("attributions")
+    diagnostics = {
+        name: {kind: values for kind, values in scores.diagnostics.items() if kind not in scores.facts}
+        for name, scores in attributions.items()
+    }
     cells: Cells = {
         **dict(zip(("text", "pair"), explanation.texts, strict=False)),
         **{name: getattr(prediction, name, None) for name in _PREDICTION},
@@ -124,12 +131,12 @@ def explanation_cells(explanation: Explanation) -> Cells:
         "position": rest.pop("position"),
         "words": [word.text for word in words],
         "notes": list(rest.pop("notes")),
-        **rest["references"],
+        **{name: explanation[name] for name in unlayered(explanation)},
     }
     if size is not None:
         cells |= {"boxes": [position.box for position in positions], "width": size[0], "height": size[1]}
     for row, layer in enumerate(layers):
-        cells |= {column(name, layer, layers): scores[row] for name, scores in rest["relevance"].items()}
+        cells |= {column(name, layer, layers): explanation[name][row] for name in layered(explanation)}
         cells |= {
             column(f"{name}_{kind}", layer, layers): numbers[row]
             for name, by_kind in diagnostics.items()
@@ -137,9 +144,16 @@ def explanation_cells(explanation: Explanation) -> Cells:
         }
         cells |= {} if sink is None else {column("sink", layer, layers): sink[row]}
     rest |= {
-        "relevance": list(rest["relevance"]),
-        "references": list(rest["references"]),
-        "diagnostics": {name: list(by_kind) for name, by_kind in diagnostics.items()},
+        "layers": layers,
+        "attributions": {
+            name: {
+                **{field.name: getattr(scores, field.name) for field in fields(scores) if field.name not in _SCORES},
+                "layered": scores.layers is not None,
+                "facts": scores.facts,
+            }
+            for name, scores in attributions.items()
+        },
+        "diagnostics": {name: list(by_kind) for name, by_kind in diagnostics.items() if by_kind},
         "has_sink": sink is not None,
         "texts": len(explanation.texts),
     }
@@ -152,7 +166,7 @@ def explanation_cells(explanation: Explanation) -> Cells:
     for name in ("time", "band"):
         if any(getattr(position, name) for position in positions):
             rest[f"position {name}"] = [getattr(position, name) for position in positions]
-    return {**cells, FACTS: plain({name: value for name, value in rest.items() if name not in ("text", "maps")})}
+    return {**cells, FACTS: plain({name: value for name, value in rest.items() if name != "text"})}
 
 
 def explanation_of(row: Mapping[str, Any], layout: Layout) -> Explanation:
@@ -180,24 +194,30 @@ def _fields(cells: Cells, facts: dict[str, Any]) -> dict[str, Any]:
     def by_layer(name: str) -> list[Any]:
         return [cells[column(name, layer, layers)] for layer in layers]
 
+    def attribution(name: str, known: Mapping[str, Any]) -> dict[str, Any]:
+        kinds = by_kind.get(name, ())
+        return {
+            **{key: value for key, value in known.items() if key not in ("layered", "facts")},
+            "scores": np.array(by_layer(name) if known["layered"] else cells[name], dtype=np.float64),
+            "layers": layers if known["layered"] else None,
+            "diagnostics": {**{kind: by_layer(f"{name}_{kind}") for kind in kinds}, **known["facts"]},
+            "matrices": None,
+        }
+
+    by_kind, attributions = facts.pop("diagnostics"), facts.pop("attributions")
     return {
-        **facts,
+        **{name: value for name, value in facts.items() if name != "layers"},
         "positions": [
             {"index": index, **dict(zip(by_name, values, strict=True))}
             for index, values in enumerate(zip(*by_name.values(), strict=True))
         ],
         "words": facts.get("words") or _words(cells, dict),
         "position": cells["position"],
-        "relevance": {name: np.array(by_layer(name), dtype=np.float64) for name in facts["relevance"]},
-        "references": {name: np.array(cells[name], dtype=np.float64) for name in facts["references"]},
+        "attributions": {name: attribution(name, known) for name, known in attributions.items()},
         "text": None if not texts else texts[0] if len(texts) == 1 else texts,
         "prediction": None if prediction is None else {**prediction, **{name: cells[name] for name in _PREDICTION}},
-        "diagnostics": {
-            name: {kind: by_layer(f"{name}_{kind}") for kind in kinds} for name, kinds in facts["diagnostics"].items()
-        },
         "sink": by_layer("sink") if has_sink else None,
         "notes": cells["notes"],
-        "maps": None,
     }
 
 

@@ -139,24 +139,21 @@ def status_of(run_dir: str | PathLike[str]) -> Status:
 class Common:
     """What nearly all explanations of a run share."""
 
-    relevance: tuple[str, ...]
-    references: tuple[str, ...]
+    attributions: Mapping[str, Mapping[str, Any]]
     layers: tuple[int, ...]
     diagnostics: Mapping[str, tuple[str, ...]]
-    signed: tuple[str, ...]
-    first: str | None
     causal: bool
     provenance: Mapping[str, Any]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All methods and references."""
-        return (*self.relevance, *self.references)
+        """All methods, the default in front."""
+        return tuple(self.attributions)
 
     @property
     def default(self) -> str:
         """The one that is shown first."""
-        return self.first or ("rollout" if "rollout" in self.relevance else self.names[0])
+        return self.names[0]
 
 
 class Run:
@@ -198,8 +195,8 @@ class Run:
             common = schema.read(Common, {name: value for name, value in self.layout.facts.items() if name in names})
         except FileFormatError as error:
             raise FileFormatError(f"the layout of the run is not what attnx wrote: {error}") from error
-        if not common.layers or not common.names:
-            raise FileFormatError("the layout of the run is not what attnx wrote: it has no layer or no method")
+        if not common.names:
+            raise FileFormatError("the layout of the run is not what attnx wrote: it has no method")
         return common
 
     @cached_property

@@ -180,7 +180,7 @@ def _row(cells: Mapping[str, Any], run: Run) -> dict[str, Any]:
         "probability": None if certainty is None else round(certainty, _DIGITS),
         "target": None if prediction is None else prediction.target,
         "words": [word.text for word in explanation.words],
-        "scores": {name: _by_word(explanation, name) for name in explanation.names},
+        "scores": {name: _by_word(explanation, name) for name in explanation.methods},
         "numbers": {name: _rounded(cells[name]) for name in _sorts(run) if cells.get(name) is not None},
         "notes": list(explanation.notes),
     }
@@ -196,8 +196,7 @@ def _rounded(number: float) -> float:
 
 def _methods(run: Run) -> list[dict[str, Any]]:
     """Those that can be shown, the default in front."""
-    names = sorted(run._common.names, key=lambda name: name != run._common.default)
-    return [{"name": name, "signed": name in run._common.signed} for name in names]
+    return [{"name": name, "signed": bool(facts.get("signed"))} for name, facts in run._common.attributions.items()]
 
 
 def _sorts(run: Run) -> list[str]:

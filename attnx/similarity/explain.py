@@ -41,7 +41,7 @@ from attnx.errors import AttnxError, ChoiceError, InputError
 from attnx.hooks import collate, map_outputs, unwrap_model
 from attnx.pipeline import Call, Request, mean_row, model_and_processor, takes_pipelines
 from attnx.registry import unknown
-from attnx.results import Explanation
+from attnx.results import Explanation, layered, unlayered
 from attnx.similarity.result import COSINE, Similarity
 from attnx.targets import HEAD_KINDS, SimilarityTarget, pooled, read
 
@@ -116,12 +116,12 @@ class Side:
         explanation = call.in_order()[0]
         if self.tower is None:
             return explanation
-        mixing = [name for name in explanation.methods if name not in explanation.target_specific]
+        mixing = [name for name in layered(explanation) if not explanation.attributions[name].target_specific]
         notes = [
             f"{', '.join(mixing)} {'is' if len(mixing) == 1 else 'are'} of the {self.tower} tower alone and would be "
             f"the same for any other {other.tower}"
         ] * bool(mixing)
-        if match and "lrp" in explanation.references:
+        if match and "lrp" in unlayered(explanation):
             notes.append(f"what the {other.tower} adds by itself is counted with the biases")
         return replace(explanation, notes=(*explanation.notes, *notes))
 
@@ -238,8 +238,7 @@ def explain_similarity(
     explanations = [
         side.explained_for(other, match=score == MATCH) for side, other in ((first, second), (second, first))
     ]
-    default = next(iter(explanations[0].references), None)
-    pair = (replace(explanations[0], first=default), replace(explanations[1], first=default))
+    pair = (_unlayered_first(explanations[0]), _unlayered_first(explanations[1]))
     array, grid_by, notes = _grid((first, second), grid, score)
     return Similarity(pair, cosine, first.pooling, array, grid_by, notes, pair[0].provenance, score)
 
@@ -309,3 +308,9 @@ def _lrp_along(side: Side, directions: Any) -> Any:
     cases = [Case(replace(side.prepared), side.cosine_with(direction).target(0)) for direction in directions.tolist()]
     scored = lrp(side.model, side.call.tokenizer, cases, sink=False)
     return np.stack([np.append(row.scores, float(row.facts["biases"])) for row in scored]).T
+
+
+def _unlayered_first(explanation: Explanation) -> Explanation:
+    """The methods that know the similarity stand in front of those that describe mixing."""
+    names = (*unlayered(explanation), *layered(explanation))
+    return replace(explanation, attributions={name: explanation.attributions[name] for name in names})

@@ -11,7 +11,7 @@ import numpy as np
 from attnx.adapters import OWN
 from attnx.errors import ChoiceError
 from attnx.registry import unknown
-from attnx.results import LATER, PROVENANCE, Array, Between, Explanation, OfExplanations, Rules, check
+from attnx.results import PROVENANCE, Array, Between, Explanation, OfExplanations, Rules, check
 from attnx.views import (
     VERBATIM,
     TextBlock,
@@ -73,7 +73,7 @@ class Similarity(OfExplanations):
     """What the grid is made of: "lrp", words as they enter the model, or "states", positions as they leave it."""
     notes: tuple[str, ...] = ()
     provenance: Mapping[str, Any] = field(default_factory=dict)
-    score: str = field(default=COSINE, metadata=LATER)
+    score: str = field(default=COSINE)
     """The score that is explained: "cosine", or "match" of a head that reads both sides together."""
 
     def __post_init__(self) -> None:
@@ -173,12 +173,12 @@ def blocks(similarity: Similarity) -> list[TextBlock]:
 
 def _side(title: str, explanation: Explanation) -> TextBlock:
     """All words of a text, or the strongest patches of an image with their boxes."""
-    names, size = explanation.names, explanation.image_size
+    names, size = explanation.methods, explanation.image_size
     columns = [explanation.by_word(name) for name in names]
     decimals = [max(4, places([word.score for word in column])) for column in columns]
     kept = list(range(len(explanation.words)))
     if size is not None:  # the strongest first
-        sizes = np.abs([word.score for word in explanation.by_word(explanation.row_name())])
+        sizes = np.abs([word.score for word in explanation.by_word(explanation.methods[0])])
         kept = np.argsort(-sizes, kind="stable")[:_WORDS].tolist()
     lines = [["word", *names] if size is None else ["patch", "left, top to right, bottom", *names]]
     for index in kept:
@@ -186,7 +186,7 @@ def _side(title: str, explanation: Explanation) -> TextBlock:
         box = [] if size is None else [place_text(explanation.positions[word.positions[0]])]
         scores = (f"{column[index].score:+.{places_}f}" for column, places_ in zip(columns, decimals, strict=True))
         lines.append([word.text, *box, *scores])
-    left_out = reduction_note(len(kept), len(explanation.words), f"patches by {explanation.row_name()}")
+    left_out = reduction_note(len(kept), len(explanation.words), f"patches by {explanation.methods[0]}")
     sums = (f"{name}: {account}" for name, account in accounts(explanation, names))
     content = explanation.title or ("{} × {} pixels".format(*size) if size else "")
     return TextBlock(f"{title}: {content}", lines=lines, foot=(*filter(None, [left_out]), *sums, *explanation.notes))
@@ -217,7 +217,7 @@ def rows(similarity: Similarity) -> list[dict[str, Any]]:
         return [
             {"text": number, "method": name, "word": word.text, "score": word.score}
             for number, explanation in enumerate(similarity.explanations, start=1)
-            for name in explanation.names
+            for name in explanation.methods
             for word in explanation.by_word(name)
         ]
     grid, (first, second) = similarity.word_grid(), similarity.words
@@ -243,7 +243,7 @@ def plot(similarity: Similarity, method: str | None = None, *, image: Any = None
     """Each text as a strip of colours, an image under its scores; the grid beneath."""
     from matplotlib import pyplot
 
-    name, known = similarity.explanations[0].row_name(method), similarity.explanations[0].names
+    name, known = method or similarity.explanations[0].methods[0], similarity.explanations[0].methods
     if name not in known:
         raise ChoiceError(unknown("method", name, known))
     grid = None if similarity.grid is None else _shortened(similarity)

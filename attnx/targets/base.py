@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -13,7 +13,6 @@ from attnx.adapters import PreparedInput, has_head
 from attnx.errors import LINE_BREAK, ChoiceError, whole_number
 from attnx.registry import unknown
 
-_LATER = {"later": True}
 """Fields that older files lack; reading results depends on it."""
 
 SPACE = "␣"
@@ -53,14 +52,14 @@ class Prediction:
     labels: tuple[str, ...]
     logits: tuple[float, ...]
     """One for each of `labels`: all classes, or the best tokens of the vocabulary, or the best spans."""
-    against: str | None = field(default=None, metadata=_LATER)
+    against: str | None = None
     """Of a pair, what `label` is compared with: scores that depend on the target are about the margin."""
-    against_index: int | None = field(default=None, metadata=_LATER)
-    span: tuple[int, int] | None = field(default=None, metadata=_LATER)
+    against_index: int | None = None
+    span: tuple[int, int] | None = None
     """Of an answer that stands in the text, its first and its last position."""
-    beside: tuple[float, ...] = field(default=(), metadata=_LATER)
+    beside: tuple[float, ...] = ()
     """What its score depends on beside the model's own numbers: where spans may lie, what other choices have."""
-    predicted_probability: float | None = field(default=None, metadata=_LATER)
+    predicted_probability: float | None = None
     """That of `predicted`, where the caller chose another target; None where the target is the prediction."""
 
     @property

@@ -11,7 +11,7 @@ import numpy as np
 from rich.cells import cell_len, set_cell_size
 
 from attnx.adapters import Audio, Position, Word
-from attnx.results import Explanation
+from attnx.results import Explanation, chosen_method, layered_method
 from attnx.views.escaping import printable
 from attnx.views.plots import VERBATIM, axes_or_new, without_frame
 from attnx.views.table import places, written
@@ -65,7 +65,7 @@ def plot_sound(
     """One row over the sound in some axes; where neither is named, a strip for every method and reference."""
     if method is None and ax is None:
         return time_strips(explanation, layer=layer, head=head)
-    name = explanation.row_name(method, layer, head)
+    name = chosen_method(explanation, method, layer, head)
     axes = axes_or_new(ax, _WIDTH, 2.4)
     _draw_sound(axes, explanation)
     _shade(axes, explanation, explanation.scores(name, layer, head))
@@ -85,7 +85,7 @@ def time_strips(
     """The sound, and below it a strip for each name, on its own scale; blue speaks against the answer."""
     from matplotlib.figure import Figure
 
-    names = list(explanation.names) if methods is None else list(methods)
+    names = list(explanation.methods) if methods is None else list(methods)
     figure = Figure(figsize=(_WIDTH, 1.6 + (_STRIP + 0.3) * len(names)), layout="constrained")
     top, *strips = figure.subplots(len(names) + 1, 1, sharex=True, height_ratios=[1.4, *[1] * len(names)])
     _draw_sound(top, explanation)
@@ -97,7 +97,7 @@ def time_strips(
         what = row_name(explanation, name, layer, head)
         axes.set_title(f"{what} · largest {most:.2g}", fontsize=8, loc="left", **VERBATIM)
     (strips[-1] if strips else top).set_xlabel("seconds", fontsize=8)
-    figure.supxlabel(fill(judgement(explanation, explanation.row_name(), None), 110), fontsize=8, color="#55585f",
+    figure.supxlabel(fill(judgement(explanation, explanation.methods[0], None), 110), fontsize=8, color="#55585f",
                      **VERBATIM)  # fmt: skip
     return figure
 
@@ -106,13 +106,13 @@ def plot_sound_layers(explanation: Explanation, method: str | None = None, *, he
     """One method at every layer over time, the last on top, on one scale."""
     from matplotlib.figure import Figure
 
-    name = method or explanation.default_method
+    name = layered_method(explanation, method)
     explanation[name]  # a reference has no layers
     rows = np.stack([sums(explanation, explanation.scores(name, layer, head)) for layer in explanation.layers])
     figure = Figure(figsize=(_WIDTH, 1.8 + 0.3 * len(rows)), layout="constrained")
     top, below = figure.subplots(2, 1, sharex=True, height_ratios=[1, 0.3 * len(rows)])
     _draw_sound(top, explanation)
-    signed = name in explanation.signed
+    signed = explanation.attributions[name].signed
     most = np.abs(rows).max(initial=0.0) or 1.0
     edges = times(explanation)
     mesh = below.pcolormesh([edges[0][0], *[end for _, end in edges]], np.arange(len(rows) + 1) + 0.5, rows,
@@ -211,7 +211,7 @@ _TIMED = 18
 
 def patch_table(explanation: Explanation, method: str | None = None, layer: int | None = None, count: int = 10) -> str:
     """A headline, and the best patches with their place in the image, their score and a bar."""
-    name = explanation.row_name(method, layer)
+    name = chosen_method(explanation, method, layer)
     scores = explanation.scores(name, layer)
     patches = explanation.positions.named
     best = sorted(patches, key=lambda position: -abs(round(float(scores[position.index]), 9)))[:count]
@@ -228,7 +228,7 @@ def stretch_table(
     explanation: Explanation, method: str | None = None, layer: int | None = None, count: int = 10
 ) -> str:
     """A headline, and the best stretches with when they begin and end, their score and a bar; then what was written."""
-    name = explanation.row_name(method, layer)
+    name = chosen_method(explanation, method, layer)
     scores = explanation.scores(name, layer)
     time_segments, written_down = explanation.time_segments, written_words(explanation)
     sums = {word.positions: float(scores[list(word.positions)].sum()) for word in (*time_segments, *written_down)}
@@ -253,7 +253,11 @@ def _time(explanation: Explanation, word: Word, behind: str = "") -> str:
 
 
 def _headline(explanation: Explanation, name: str, layer: int | None) -> list[str]:
-    at = "" if name in explanation.references else f" at layer {explanation.layers[-1] if layer is None else layer}"
+    at = (
+        ""
+        if explanation.attributions[name].layers is None
+        else f" at layer {explanation.layers[-1] if layer is None else layer}"
+    )
     averaged = explanation.provenance.get("input", {}).get("averaged", False)
     token = printable(explanation.positions[explanation.position].token)
     whose = explanation.explained if averaged else f"explained position {explanation.position} {token}"
@@ -263,7 +267,7 @@ def _headline(explanation: Explanation, name: str, layer: int | None) -> list[st
 def _bars(explanation: Explanation, name: str, named: Sequence[str], scores: Sequence[float]) -> list[str]:
     """A line each; the longest bar is that of the largest score, of another kind where it speaks against."""
     most = max(map(abs, scores), default=0.0)
-    decimals = places(scores, explanation.digits.get(name))
+    decimals = places(scores, explanation.attributions[name].precision)
     bars = [
         (FOR_BAR if score >= 0 else AGAINST_BAR) * round(BAR * abs(score) / most) if most > 0 else ""
         for score in scores

@@ -11,7 +11,7 @@ import torch
 
 from attnx.errors import AttnxError, ChoiceError, InputError
 from attnx.registry import unknown
-from attnx.results import Array, Bars, Explanation, Unit
+from attnx.results import Array, Bars, Explanation, Unit, chosen_method, layered, unlayered
 from attnx.views.audio import patch_table, stretch_table
 from attnx.views.escaping import printable, token_label
 from attnx.views.plots import (
@@ -52,10 +52,10 @@ def rich(explanation: Explanation) -> RenderableType:
 
 def blocks(explanation: Explanation) -> list[TextBlock]:
     """A line for each word, a column for each method at the last layer and for each reference."""
-    names = explanation.names
+    names = explanation.methods
     columns = [explanation.by_word(name) for name in names]
     decimals = [
-        places([word_score.score for word_score in column], explanation.digits.get(name))
+        places([word_score.score for word_score in column], explanation.attributions[name].precision)
         for name, column in zip(names, columns, strict=True)
     ]
     words = [
@@ -68,7 +68,7 @@ def blocks(explanation: Explanation) -> list[TextBlock]:
     said = [answer(explanation)] if explanation.prediction else []
     heading = ", ".join([*said, f"layer {explanation.layers[-1]}", seen_from(explanation)])
     foot = (*cautions(explanation, names), *notes(explanation))
-    lead = (judgement(explanation, explanation.row_name()),)
+    lead = (judgement(explanation, explanation.methods[0]),)
     text_blocks = [TextBlock(heading, lead=lead, lines=[["word", *names], *words], foot=foot)]
     return [*text_blocks, _parts(explanation, names)] if explanation.spans else text_blocks
 
@@ -78,7 +78,7 @@ def _parts(explanation: Explanation, names: Sequence[str]) -> TextBlock:
     columns = []
     for name in names:
         sums = [word_score.score for word_score in explanation.by_span(name)]
-        decimals = places(sums, explanation.digits.get(name))
+        decimals = places(sums, explanation.attributions[name].precision)
         columns.append([written(score, decimals) for score in sums])
     lines = [[printable(span.name), *cells] for span, *cells in zip(explanation.spans, *columns, strict=True)]
     return TextBlock("parts of the text, each the sum over its tokens", lines=[["part", *names], *lines])
@@ -88,10 +88,14 @@ def rows(explanation: Explanation) -> list[dict[str, Any]]:
     """A row for each method, layer, head (where every head was asked for) and position; references as columns."""
     words = {index: word.text for word in explanation.words for index in word.positions}
     result: list[dict[str, Any]] = []
-    for method, scores in explanation.relevance.items():
+    measured = {name: explanation[name] for name in unlayered(explanation)}
+    for method in layered(explanation) or unlayered(explanation)[:1]:
+        attribution = explanation.attributions[method]
+        scores = attribution.scores if attribution.layers else attribution.scores[None]
         for place, score in np.ndenumerate(scores):
             position = explanation.positions[place[-1]]
-            row = {"method": method, "layer": explanation.layers[place[0]]}
+            layer = attribution.layers[place[0]] if attribution.layers else None
+            row: dict[str, Any] = {"method": method, "layer": layer}
             row |= {"head": place[1]} if len(place) == 3 else {}
             row |= {
                 "position": position.index,
@@ -99,7 +103,7 @@ def rows(explanation: Explanation) -> list[dict[str, Any]]:
                 "word": words.get(position.index),
                 "special": position.special,
                 "score": float(score),
-                **{name: float(values[position.index]) for name, values in explanation.references.items()},
+                **{name: float(values[position.index]) for name, values in measured.items()},
             }
             result.append(row)
     return result
@@ -186,11 +190,11 @@ def plot_row(
         raise InputError('there is no word to draw, only special tokens; by="token" draws those')
     kept = strongest(abs(scores), MOST_BARS)
     labels, shown = [labels[index] for index in kept], scores[kept]
-    name = explanation.row_name(method, layer, head)
-    signed = name in explanation.signed
+    name = chosen_method(explanation, method, layer, head)
+    signed = explanation.attributions[name].signed
     if kind == "bars":
         axes = axes_or_new(ax, 5.2, (0.95 if signed else 0.75) + _BAR_HEIGHT * len(kept))
-        _bars(axes, labels, shown, explanation.digits.get(name), signed=signed)
+        _bars(axes, labels, shown, explanation.attributions[name].precision, signed=signed)
     else:
         axes = axes_or_new(ax, CELL * len(kept) + 1.2, CELL + label_room(labels) + 0.5)
         draw_heat_map(axes, shown[None], labels, [""], signed=signed)
@@ -252,15 +256,16 @@ def to_bertviz(explanation: Explanation, method: str | None = None) -> dict[str,
     to the input position itself. For a pair of texts there is `sentence_b_start`, too. Of an encoder–decoder they are
     `encoder_attention`, `decoder_attention`, `cross_attention` and the tokens of both.
     """
-    of_one_layer = (name for name in explanation.methods if name in explanation.local)
-    name = method or next(of_one_layer, explanation.default_method)
+    of_one_layer = (name for name in layered(explanation) if explanation.attributions[name].single_layer)
+    name = method or next(of_one_layer, explanation.methods[0])
     explanation[name]
-    if explanation.maps is None:
+    if all(attribution.matrices is None for attribution in explanation.attributions.values()):
         raise InputError(
             'BertViz draws the rows of all positions: explain(..., methods="raw", head="all", all_queries=True)'
         )
     explanation.matrix(name)  # a method of the answer alone has none, and says so
-    maps = torch.from_numpy(explanation.maps[name].copy())
+    matrices = explanation.attributions[name].matrices
+    maps = torch.from_numpy(np.array(matrices))
     heads = maps if maps.ndim == 4 else maps[:, None]
     if explanation.sequences:
         return _of_two_streams(explanation, heads)

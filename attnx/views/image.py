@@ -11,7 +11,7 @@ import numpy as np
 from attnx.adapters import load_image
 from attnx.errors import ChoiceError, InputError
 from attnx.registry import unknown
-from attnx.results import Explanation
+from attnx.results import Explanation, chosen_method, layered_method
 from attnx.views.plots import VERBATIM, axes_or_new
 from attnx.views.terminal import colour_map as two_colours
 from attnx.views.text import judgement, row_name
@@ -60,7 +60,7 @@ def overlay(
     most = highest_score(explanation, scores) if highest is None else highest
     picture = picture_of(explanation, image)
     picture = _readable(picture) if (bar if enlarge is None else enlarge) else picture
-    signed = explanation.row_name(method, layer, head) in explanation.signed
+    signed = explanation.attributions[chosen_method(explanation, method, layer, head)].signed
     laid = lit(explanation, scores, picture, colours, most, smooth=smooth, signed=signed)
     labels = (f"+{most:.2g}", "0", f"-{most:.2g}") if signed else (f"{most:.2g}", "0")
     return _with_bar(laid, colour_map(colours, signed=signed), labels) if bar else laid
@@ -281,12 +281,12 @@ def image_panels(
     smooth: bool = True,
 ) -> Figure:
     """The picture, and beside it what each method and reference says; each has its own scale, from 0 to its highest."""
-    names = [*explanation.methods, *explanation.references] if methods is None else list(methods)
+    names = list(explanation.methods) if methods is None else list(methods)
     scores = [explanation.scores(name, layer, head) for name in names]
     at = explanation.layers[-1] if layer is None else layer
-    titles = [name if name in explanation.references else f"{name}, layer {at}" for name in names]
+    titles = [name if explanation.attributions[name].layers is None else f"{name}, layer {at}" for name in names]
     highest = [highest_score(explanation, score) for score in scores]
-    signed = [name in explanation.signed for name in names]
+    signed = [explanation.attributions[name].signed for name in names]
     captions = [
         f"{title}\n{extent(most, signed=both)}" for title, most, both in zip(titles, highest, signed, strict=True)
     ]
@@ -296,7 +296,7 @@ def image_panels(
         for score, most, both in zip(scores, highest, signed, strict=True)
     ]
     figure = sheet([picture, *pictures], [f"image\n{_answer(explanation)}", *captions], colours, None, signed=signed)
-    said = judgement(explanation, explanation.row_name(), None)
+    said = judgement(explanation, explanation.methods[0], None)
     figure.supxlabel(fill(said, round(14 * figure.get_size_inches()[0])), fontsize=8, color="#55585f", **VERBATIM)
     return figure
 
@@ -313,11 +313,11 @@ def plot_image(
     """The overlay of one method in some axes; where neither is named, all panels."""
     if method is None and ax is None:
         return image_panels(explanation, layer=layer, head=head, image=image)
-    name = method or explanation.default_method
+    name = chosen_method(explanation, method, layer, head)
     scores = explanation.scores(name, layer, head)
     picture = small(picture_of(explanation, image))
     axes = axes_or_new(ax, 4, 4 * picture.height / picture.width + 0.4)
-    most, signed = highest_score(explanation, scores), name in explanation.signed
+    most, signed = highest_score(explanation, scores), explanation.attributions[name].signed
     axes.imshow(np.asarray(lit(explanation, scores, picture, "viridis", most, signed=signed)))
     title = [row_name(explanation, name, layer, head), *([_answer(explanation)] if explanation.prediction else [])]
     axes.set_title("\n".join(title), fontsize=9, loc="left", **VERBATIM)
@@ -344,12 +344,12 @@ def layer_strip(
     smooth: bool = True,
 ) -> Figure:
     """One method at every layer, from the input on, on one scale."""
-    name = method or explanation.default_method
+    name = layered_method(explanation, method)
     explanation[name]  # a reference has no layers
     rows = [explanation.scores(name, layer, head) for layer in explanation.layers]
     most = max(highest_score(explanation, row) for row in rows)
     picture = small(picture_of(explanation, image))
-    signed = name in explanation.signed
+    signed = explanation.attributions[name].signed
     pictures = [lit(explanation, row, picture, colours, most, smooth=smooth, signed=signed) for row in rows]
     titles = [f"{name}, layer {layer}" for layer in explanation.layers]
     return sheet(pictures, titles, colours, most, signed=[signed])

@@ -11,7 +11,7 @@ import numpy as np
 
 from attnx.errors import ArgumentError, ChoiceError
 from attnx.registry import quoted
-from attnx.results import Array, Explanation
+from attnx.results import Array, Explanation, chosen_method, layered_method
 from attnx.views.escaping import printable, token_label
 from attnx.views.terminal import FOR, colour_map
 from attnx.views.text import answered, judgement, reduction_note, seen_from, strongest
@@ -65,7 +65,7 @@ def caption(
     axes: Axes, explanation: Explanation, method: str | None, layer: int | None = None, head: int | None = None
 ) -> None:
     """The prediction and the main warnings beneath the axes, under what the axes already say there."""
-    name = explanation.row_name(method, layer, head)
+    name = chosen_method(explanation, method, layer, head)
     width = axes.get_window_extent().width / axes.figure.dpi
     lines = [answered(explanation).removesuffix(" · "), judgement(explanation, name, layer)]
     wrapped = [fill(line, max(40, round(_CHARACTERS_PER_INCH * width))) for line in lines if line]
@@ -95,7 +95,7 @@ def plot_heat_map(
     ax: Axes | None = None,
 ) -> Axes:
     """Every layer of `method` as a row, with a colour bar; special tokens are left out by default."""
-    name = method or explanation.default_method
+    name = layered_method(explanation, method)
     columns = list(range(len(explanation.positions)))
     if content_only:
         columns = sorted(index for word in explanation.content_words for index in word.positions) or columns
@@ -120,7 +120,7 @@ def draw_layers(
     scores = np.stack([explanation.scores(method, layer, head)[indices] for layer in explanation.layers])
     tokens = [token_label(explanation.positions[index], explanation.texts) for index in indices]
     layers = [str(layer) for layer in explanation.layers]
-    draw_heat_map(axes, scores, tokens, layers, signed=method in explanation.signed)
+    draw_heat_map(axes, scores, tokens, layers, signed=explanation.attributions[method].signed)
 
 
 def draw_heat_map(
@@ -203,7 +203,7 @@ def plot_graph(
     Lines of a single-layer method join neighbouring layers. Lines of other methods start at the input position that the
     relevance belongs to. Lines of the explained position are highlighted.
     """
-    name = method or explanation.default_method
+    name = layered_method(explanation, method)
     weights = explanation.matrix(name, head)
     if (weights < 0).any():
         raise ChoiceError(
@@ -215,7 +215,7 @@ def plot_graph(
     kept = strongest(relevance, MOST_POSITIONS)
     tokens = [token_label(explanation.positions[index], explanation.texts) for index in kept]
     shares = node_shares(weights)[:, kept][:, :, kept]
-    single_layer = name in explanation.local
+    single_layer = explanation.attributions[name].single_layer
     axes = axes_or_new(ax, *graph_size(tokens, len(explanation.layers)))
     lines = draw_graph(
         axes,

@@ -11,7 +11,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.text import Text
 
-from attnx.results import Explanation, WordScore
+from attnx.results import Explanation, WordScore, layered_method
 from attnx.views.escaping import isolated, printable
 from attnx.views.table import places, written
 from attnx.views.text import (
@@ -87,14 +87,8 @@ def show(
     layers: bool = False,
     content_only: bool = False,
 ) -> None:
-    """Print the view that the console can show. Without methods: all of them, or for `layers` the default one.
-
-    References, which have no layers, follow the methods at the last one.
-    """
-    if methods:
-        names = [*methods, *(() if layers else explanation.references)]
-    else:
-        names = [explanation.default_method] if layers else list(explanation.names)
+    """Print the view that the console can show. Without methods: all of them, or for `layers` the default one."""
+    names = list(methods) or ([layered_method(explanation)] if layers else list(explanation.methods))
     if console.color_system is None or console.no_color:
         # A file has no width; only a terminal wraps.
         width = console.width if console.is_terminal else None
@@ -115,8 +109,8 @@ def coloured(
     explanation: Explanation, names: Sequence[str] = (), layer: int | None = None, *, content_only: bool = False
 ) -> RenderableType:
     """The verdict, the text in the colours of each method and reference, the best words, and what to beware of."""
-    chosen = list(names) or list(explanation.names)
-    main = next((name for name in (explanation.row_name(), explanation.default_method) if name in chosen), chosen[0])
+    chosen = list(names) or list(explanation.methods)
+    main = chosen[0]
     rows = named_rows(explanation, chosen, layer, content_only=content_only).shortened(MOST_WORDS)
     most = float(abs(rows.scores).max(initial=0))
     what, scale = row_name(explanation, main, layer), written(most, places(most))
@@ -129,9 +123,11 @@ def coloured(
         *_headline(explanation, what, judgement(explanation, main, layer)),
         HeatText(rows),
         Text(),
-        Legend(scale, signed=not explanation.signed.isdisjoint(chosen)),
+        Legend(scale, signed=any(explanation.attributions[name].signed for name in chosen)),
         Text(),
-        ScoreTable(main, _best(explanation, main, layer, content_only=content_only), explanation.digits.get(main)),
+        ScoreTable(
+            main, _best(explanation, main, layer, content_only=content_only), explanation.attributions[main].precision
+        ),
         Text(),
         *_parts(explanation, main, layer),
         *(Text(remark, style="dim") for remark in remarks if remark),
@@ -143,7 +139,7 @@ def coloured_layers(
     explanation: Explanation, method: str | None = None, *, content_only: bool = False
 ) -> RenderableType:
     """The text once for each layer, the last on top, on one scale."""
-    name = method or explanation.default_method
+    name = layered_method(explanation, method)
     rows = layer_rows(explanation, name, content_only=content_only)
     most = float(abs(rows.scores).max(initial=0))
     short = rows.shortened(MOST_WORDS_BY_LAYER)
@@ -151,7 +147,7 @@ def coloured_layers(
         *_headline(explanation, f"{name}, {seen_from(explanation)}", judgement(explanation, name)),
         HeatText(short),
         Text(),
-        Legend(written(most, places(most)), signed=name in explanation.signed),
+        Legend(written(most, places(most)), signed=explanation.attributions[name].signed),
         *([Text(), Text(short.note, style="dim")] if short.note else []),
         *(Text(note) for note in notes(explanation)),
     )
@@ -283,7 +279,7 @@ def _parts(explanation: Explanation, name: str, layer: int | None) -> list[Rende
     if not explanation.spans:
         return []
     parts = tuple(explanation.by_span(name, layer))
-    return [ScoreTable(name, parts, explanation.digits.get(name), unit="part"), Text()]
+    return [ScoreTable(name, parts, explanation.attributions[name].precision, unit="part"), Text()]
 
 
 def _between(share: float, stops: Stops) -> Colour:

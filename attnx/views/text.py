@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from rich.cells import cell_len
 
-from attnx.results import Explanation, line
+from attnx.results import Explanation, chosen_method, layered_method, line
 from attnx.views.escaping import isolated, printable
 from attnx.views.table import places, written
 
@@ -130,9 +130,9 @@ def plain_row(
     explanation: Explanation, method: str | None = None, layer: int | None = None, *, content_only: bool = False
 ) -> str:
     """The verdict, and one line a word: its score and a bar, of another kind where the word speaks against."""
-    name = explanation.row_name(method, layer)
+    name = chosen_method(explanation, method, layer)
     rows = named_rows(explanation, [name], layer, content_only=content_only)
-    exact = explanation.digits.get(name)
+    exact = explanation.attributions[name].precision
     lines = [answered(explanation) + row_name(explanation, name, layer), judgement(explanation, name, layer)]
     for place, bar in enumerate(_bars(rows.words, rows.scores[0].tolist(), exact)):
         lines += [SECOND_TEXT] if place in rows.starts else []
@@ -141,7 +141,9 @@ def plain_row(
         parts = explanation.by_span(name, layer)
         lines.append(PARTS)
         lines += _bars(tuple(printable(part.text) for part in parts), [part.score for part in parts], exact)
-    lines += [f"{FOR_BAR} supports {_target(explanation)}, {AGAINST_BAR} opposes it"] * (name in explanation.signed)
+    lines += [f"{FOR_BAR} supports {_target(explanation)}, {AGAINST_BAR} opposes it"] * (
+        explanation.attributions[name].signed
+    )
     return "\n".join([*lines, *cautions(explanation, [name], layer)])
 
 
@@ -178,11 +180,11 @@ def plain_layers(
     explanation: Explanation, method: str | None = None, width: int | None = None, *, content_only: bool = False
 ) -> str:
     """One line a word, one column a layer; what is wider than `width` goes on below."""
-    name = method or explanation.default_method
+    name = layered_method(explanation, method)
     rows = layer_rows(explanation, name, content_only=content_only)
     first, *words = _column(("layer", *rows.words))
     scores = rows.scores[::-1].T
-    decimals = places(scores, explanation.digits.get(name))
+    decimals = places(scores, explanation.attributions[name].precision)
     column = 2 + max([len(written(score, decimals)) for score in scores.ravel()] or [4])
     at_once = len(explanation.layers) if width is None else max((width - cell_len(first)) // column, 1)
     headline = f"{answered(explanation)}{name}, {seen_from(explanation)}"
@@ -218,8 +220,8 @@ def seen_from(explanation: Explanation) -> str:
 
 def row_name(explanation: Explanation, method: str | None, layer: int | None, head: int | None = None) -> str:
     """Which row of an explanation this is, in words."""
-    name = explanation.row_name(method, layer, head)
-    if name in explanation.references:
+    name = chosen_method(explanation, method, layer, head)
+    if explanation.attributions[name].layers is None:
         return f"{name}, measured on the model"
     layer = explanation.layers[-1] if layer is None else layer
     alone = "" if head is None else f", head {head}"
@@ -228,7 +230,7 @@ def row_name(explanation: Explanation, method: str | None, layer: int | None, he
 
 def cautions(explanation: Explanation, names: Sequence[str], layer: int | None = None) -> list[str]:
     """What the words do not show: the share of special tokens, ties, and which rows are no attention."""
-    measured = [name for name in names if name in explanation.references]
+    measured = [name for name in names if explanation.attributions[name].layers is None]
     blanked = partial(blanked_name, explanation.provenance)
     rows = {name: explanation.row(name, layer) for name in names}
     special = {name: row.special_share for name, row in rows.items() if not row.measured}
@@ -255,13 +257,17 @@ def streams_line(explanation: Explanation, name: str, layer: int | None = None) 
     told = ", ".join(f"{share:.0%} from the {sequence}" for sequence, share in shares.items())
     if not explanation.split_by_residual(name, layer):
         return f"{name}: {told}" + (" so far" if "output" in shares else "")
-    fixed = "for one level reads one stream" if name in explanation.local else "by the share of the residual"
+    fixed = (
+        "for one level reads one stream"
+        if explanation.attributions[name].single_layer
+        else "by the share of the residual"
+    )
     return f"{name}: {told} so far, {fixed}, whatever the text"
 
 
 def blanked_name(provenance: Mapping[str, Any], reference: str) -> str:
     """A reference, and with what it blanks if it does: another blank gives other numbers."""
-    baseline = provenance.get("references", {}).get(reference, {}).get("baseline")
+    baseline = provenance.get("methods", {}).get(reference, {}).get("baseline")
     return reference if baseline is None else f"{reference} (blanked with {printable(str(baseline))})"
 
 
@@ -273,8 +279,8 @@ def _held(what: str, shares: Mapping[str, float]) -> list[str]:
 
 def accounts(explanation: Explanation, names: Sequence[str]) -> list[tuple[str, str]]:
     """What the scores of a reference or a method add up to, where it says so."""
-    facts = {**explanation.provenance.get("methods", {}), **explanation.provenance.get("references", {})}
-    return [(name, str(facts[name]["account"])) for name in names if "account" in facts.get(name, {})]
+    facts = {name: explanation.attributions[name].diagnostics for name in names}
+    return [(name, str(facts[name]["account"])) for name in names if "account" in facts[name]]
 
 
 def _column(words: tuple[str, ...]) -> list[str]:

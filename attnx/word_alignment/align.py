@@ -92,13 +92,12 @@ def _matrix_rows(
     explanation: Explanation, method: str | None, layer: int | str | None, row: WhichRow
 ) -> tuple[Array, str, str]:
     """target × source from the rows of all positions, with the names of method and block."""
-    if not explanation.maps:
+    kept = [name for name, scores in explanation.attributions.items() if scores.matrices is not None]
+    if not kept:
         raise InputError(
             'an alignment needs the rows of all queries: explain(…, target_text=…, methods="raw", all_queries=True)'
         )
-    name = method or next(
-        (name for name in explanation.maps if name in explanation.local), next(iter(explanation.maps))
-    )
+    name = method or next((name for name in kept if explanation.attributions[name].single_layer), kept[0])
     number, block = _block(explanation, explanation.layers, layer)
     length = next(iter(explanation.sequences.values()))
     rows = explanation.matrix(name)[explanation.layers.index(number)]
@@ -110,19 +109,18 @@ def _generated_rows(
     generation: GenerationExplanation, method: str | None, layer: int | str | None
 ) -> tuple[Array, str, str]:
     """The same from a generation, whose rows are of the positions that predict a token."""
-    default = generation.shown_first
-    if default not in generation.references:
-        default = next((name for name in generation.relevance if name in generation.local), default)
+    default = generation.methods[0]
+    if generation.attributions[default].layers is not None:
+        default = next((name for name in generation.methods if generation.attributions[name].single_layer), default)
     name = method or default
-    if name in generation.references:
+    if generation.attributions[name].layers is None:
         if layer is not None:
             raise ChoiceError(f"{name} is of the whole model; leave layer out")
         rows, block = generation[name], ""
     else:
-        layers = generation.layers or (generation.layer,)
-        number, block = _block(generation, layers, layer)
-        rows = generation[name] if generation.layers is None else generation.by_layer[name][layers.index(number)]
-    if name in generation.signed or (rows < 0).any():
+        number, block = _block(generation, generation.layers, layer)
+        rows = generation.attributions[name].scores[generation.layers.index(number)]
+    if generation.attributions[name].signed or (rows < 0).any():
         rows = np.maximum(rows, 0)  # a word is not aligned to one that opposes it
     length = next(iter(generation.sequences.values()))
     scores = np.zeros((len(generation.positions) - length, length))

@@ -277,7 +277,7 @@ def test_paths_add_up_over_patches_and_tokens(reference):
         methods="rollout",
         references=reference,
     )
-    scores, facts = e.references[reference], e.provenance["references"][reference]
+    scores, facts = e[reference], e.attributions[reference].diagnostics
     rest = facts["biases"] if reference == "lrp" else facts["gap"]
     assert scores.sum() + rest == pytest.approx(facts["value"], rel=1e-4, abs=1e-5)
     patches = [one.index for one in e.positions if one.index >= e.sequences["text"] and one.box is not None]
@@ -290,7 +290,7 @@ def test_blank_out_paints_a_patch_and_takes_a_word():
     model, processor = zoo.model("llava"), llava_processor()
     given = {"image": Image.effect_noise((32, 32), 80).convert("RGB"), "text": "<image> what is ?"}
     e = attnx.explain(model, processor, given, methods="rollout", references="blankout")
-    scores = e.references["blankout"]
+    scores = e["blankout"]
     units = [one.index for one in e.positions if not one.special]
     assert np.count_nonzero(scores[units]) == len(units)
     assert np.abs(scores[[one.index for one in e.positions if one.special]]).max() == 0

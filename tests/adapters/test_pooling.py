@@ -57,7 +57,7 @@ def test_a_head_that_pools_by_the_mean_says_so_in_its_config():
 
 def test_the_mean_of_all_positions_can_be_explained(embedder):
     model = embedder(pooling_mode="mean")
-    rows = explain(model, all_queries=True).maps["rollout"]
+    rows = explain(model, all_queries=True).attributions["rollout"].matrices
     mean = explain(model, position="mean")
     np.testing.assert_allclose(mean["rollout"], rows.mean(1), atol=1e-6)
     assert mean.explained == "the mean of all positions"

@@ -64,7 +64,7 @@ def test_relevance_is_summed_and_blankout_takes_a_part_away_at_once():
     )
     sums = [one["rollout"][-1][list(span.positions)].sum() for span in one.spans]
     assert [each.score for each in one.by_span("rollout")] == pytest.approx(sums)
-    whole = one.provenance["references"]["blankout"]["before"]
+    whole = one.attributions["blankout"].diagnostics["before"]
     prepared = adapter_for(MODEL).prepare(MODEL, TOKENIZER, TEXT)
     from attnx.attribution import Case, Perturbation, choose_baseline, measure
     from attnx.targets import Target

@@ -132,8 +132,8 @@ def test_the_mean_follows_the_weights():
 def test_everything_that_blanks_does_so_by_one_rule_and_says_how(model, tokenizer, name):
     explanation = attnx.explain(model(), tokenizer(), "a witty film", methods="raw", references=BLANKING)
     for reference in BLANKING:
-        assert explanation.provenance["references"][reference]["baseline"] == name
-        assert f"{reference} (blanked with {name})" in "".join(cautions(explanation, explanation.names))
+        assert explanation.attributions[reference].diagnostics["baseline"] == name
+        assert f"{reference} (blanked with {name})" in "".join(cautions(explanation, explanation.methods))
     found = attnx.faithfulness(
         model(), tokenizer(), "a witty film", methods="raw", references=(), random=1, progress=False
     )
@@ -149,8 +149,8 @@ def test_the_caller_may_choose(reference):
         attnx.explain(model, tokenizer, "a witty film", methods="raw", references={reference: options})
         for options in ({}, {"baseline": "[UNK]"})
     )
-    assert by_name.provenance["references"][reference]["baseline"] == "[UNK]"
-    assert not np.allclose(by_rule.references[reference], by_name.references[reference])
+    assert by_name.attributions[reference].diagnostics["baseline"] == "[UNK]"
+    assert not np.allclose(by_rule[reference], by_name[reference])
 
 
 def test_a_path_cannot_begin_at_a_shorter_text():
@@ -173,6 +173,6 @@ def test_a_comparison_says_with_what_its_reference_blanks():
 
 def test_a_reference_that_blanks_nothing_says_nothing_of_it():
     found = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "a witty film", references="gradient")
-    assert "baseline" not in found.provenance["references"]["gradient"]
+    assert "baseline" not in found.attributions["gradient"].diagnostics
     assert "blanked" not in found.to_text()
     assert not REFERENCES["gradient"].signed

@@ -40,13 +40,13 @@ def test_at_both_ends_of_the_way_it_is_what_is_measured(asked):
 def test_results_and_views_say_that_it_is_an_estimate():
     model, tokenizer = attnx.load_demo()
     e = attnx.explain(model, tokenizer, TEXT, methods="rollout", references={"blankout": {"exact": False}})
-    assert e.provenance["references"]["blankout"]["estimate"] == FIRST_ORDER
+    assert e.attributions["blankout"].diagnostics["estimate"] == FIRST_ORDER
     assert any(FIRST_ORDER in note for note in e.notes)
     assert FIRST_ORDER in e.to_text()
     assert FIRST_ORDER in e.to_html()
-    assert e.references["blankout"].any()
+    assert e["blankout"].any()
     exact = attnx.explain(model, tokenizer, TEXT, methods="rollout", references="blankout")
-    assert "estimate" not in exact.provenance["references"]["blankout"]
+    assert "estimate" not in exact.attributions["blankout"].diagnostics
     assert not any(FIRST_ORDER in note for note in exact.notes)
 
 

@@ -181,7 +181,7 @@ def test_a_model_that_needs_ids_beside_embeddings_gets_both():
     np.testing.assert_allclose(found.scores, wanted.scores, rtol=1e-4)
     tokenizer = families.wordpiece_tokenizer()
     ibert = IBertForSequenceClassification(IBertConfig(vocab_size=len(tokenizer), pad_token_id=0, **families.WIDTH))
-    assert explain(ibert.eval(), tokenizer, "a witty film", references="gradient").references["gradient"].any()
+    assert explain(ibert.eval(), tokenizer, "a witty film", references="gradient")["gradient"].any()
 
 
 def test_a_model_that_names_no_embedding_is_refused_with_what_works():
@@ -291,5 +291,5 @@ def test_what_a_linear_map_gives_may_be_changed_in_place(monkeypatch):
     found = []
     for quick in (False, True):
         monkeypatch.setattr(linear_map, "can_use_onednn", lambda *tensors, quick=quick: quick)
-        found.append(explain(model, tokenizer, "a witty film", references="gradient").references["gradient"])
+        found.append(explain(model, tokenizer, "a witty film", references="gradient")["gradient"])
     np.testing.assert_allclose(*found, rtol=1e-4)

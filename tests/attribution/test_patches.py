@@ -50,7 +50,7 @@ def photo(seed=0, width=64, height=64):
 def test_every_reference_lands_on_the_patch_that_is_read(name):
     options = {"occlusion": {"window": 1}}.get(name, {})
     e = attnx.explain(OnePatchClassifier().eval(), PROCESSOR, photo(), methods="raw", references={name: options})
-    scores = np.abs(e.references[name])
+    scores = np.abs(e[name])
     assert scores.argmax() == 1 + READ
     assert np.delete(scores, 1 + READ).max() < 1e-6 < scores[1 + READ]
 
@@ -94,8 +94,8 @@ def test_grouped_patches_share_the_score_of_their_square():
     model = OnePatchClassifier().eval()
     e = attnx.explain(model, PROCESSOR, photo(), methods="raw", references={"blankout": {"group": 2, "score": "logit"}})
     one = attnx.explain(model, PROCESSOR, photo(), methods="raw", references={"blankout": {"score": "logit"}})
-    grid = e.references["blankout"][1:].reshape(4, 4).copy()
-    assert grid[0:2, 2:4] == pytest.approx(one.references["blankout"][1 + READ] / 4, rel=1e-4)
+    grid = e["blankout"][1:].reshape(4, 4).copy()
+    assert grid[0:2, 2:4] == pytest.approx(one["blankout"][1 + READ] / 4, rel=1e-4)
     grid[0:2, 2:4] = 0
     assert np.abs(grid).max() < 1e-6
 
@@ -126,9 +126,9 @@ def test_references_follow_interpolated_positions(name):
     model = hf.ViTForImageClassification(config).eval()
     wide = hf.ViTImageProcessor(size={"height": 32, "width": 48})
     e = attnx.explain(model, wide, photo(), methods="raw", references=name, interpolate=True)
-    assert e.references[name].shape == (25,)
-    assert np.isfinite(e.references[name]).all()
-    assert np.abs(e.references[name][1:]).min() > 0
+    assert e[name].shape == (25,)
+    assert np.isfinite(e[name]).all()
+    assert np.abs(e[name][1:]).min() > 0
 
 
 def test_images_of_different_shape_are_measured_as_each_alone():
@@ -141,7 +141,7 @@ def test_images_of_different_shape_are_measured_as_each_alone():
     for one, given in zip(attnx.explain(model, PROCESSOR, ready, **asked), ready, strict=True):
         alone = attnx.explain(model, PROCESSOR, given, **asked)
         for name in asked["references"]:
-            np.testing.assert_allclose(one.references[name], alone.references[name], atol=1e-6)
+            np.testing.assert_allclose(one[name], alone[name], atol=1e-6)
 
 
 @pytest.mark.parametrize("baseline", ["gray", "blur"])

@@ -36,7 +36,7 @@ def test_a_row_names_all_options_of_its_function(name):
 @pytest.mark.parametrize("name", REFERENCES.names())
 def test_a_row_says_whether_its_scores_have_a_sign_and_what_they_cost(name):
     explanation = attnx.explain(zoo.model(), zoo.tokenizer(), "keys to the", methods="raw", references=name)
-    assert (name in explanation.signed) == REFERENCES[name].signed
+    assert explanation.attributions[name].signed == REFERENCES[name].signed
     assert REFERENCES[name].forwards(20) > 1
     assert REFERENCES[name].paper
 
@@ -51,7 +51,7 @@ def test_costs_follow_length_and_options():
 
 def test_a_plug_in_has_the_rights_of_a_built_in(added):
     explanation = attnx.explain(zoo.model(), zoo.tokenizer(), "keys", references={"ones": {"times": 3.0}})
-    assert set(explanation.references["ones"]) == {3.0}
+    assert set(explanation["ones"]) == {3.0}
     (line,) = (one for one in listed_references() if one.name == "ones")
     assert (line.says, line.costs, line.needs) == ("all ones (here)", "nothing", ("a head that answers",))
     with pytest.raises(ChoiceError, match="option of ones 'time' is not known; there are: times; did you mean 'times'"):

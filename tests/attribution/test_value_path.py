@@ -82,17 +82,17 @@ def test_the_value_is_the_margin_of_the_target():
     e = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), TEXTS[1], references=PATHS)
     expected = margin(np.array(e.prediction.logits), e.prediction.index)
     for name in PATHS:
-        assert e.provenance["references"][name]["value"] == pytest.approx(expected, rel=1e-5)
-        assert name in e.signed
+        assert e.attributions[name].diagnostics["value"] == pytest.approx(expected, rel=1e-5)
+        assert e.attributions[name].signed
 
 
 def test_a_pair_explains_the_difference_of_two_logits():
     model, tokenizer = zoo.classifier(), zoo.wordpiece_tokenizer()
     e = attnx.explain(model, tokenizer, TEXTS[1], target=("NEGATIVE", "POSITIVE"), references="lrp")
     logits = e.prediction.logits
-    assert e.provenance["references"]["lrp"]["value"] == pytest.approx(logits[0] - logits[1], rel=1e-5)
+    assert e.attributions["lrp"].diagnostics["value"] == pytest.approx(logits[0] - logits[1], rel=1e-5)
     other = attnx.explain(model, tokenizer, TEXTS[1], target=("POSITIVE", "NEGATIVE"), references="lrp")
-    np.testing.assert_allclose(e.references["lrp"], -other.references["lrp"], rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(e["lrp"], -other["lrp"], rtol=1e-4, atol=1e-6)
 
 
 def test_masked_language_models_and_token_classifiers_are_explained_where_they_answer():
@@ -139,10 +139,8 @@ def test_the_account_is_told_below_the_scores_and_on_record():
     assert "lrp: margin over the mean of all others +6.303 = positions +6.499, biases -0.195" in told
     assert "no sum is promised" in told
     assert e.top(1, "lrp")[0].text == "keys"
-    record = e.provenance["references"]
-    assert record["attn_lrp"]["gap"] == pytest.approx(
-        record["attn_lrp"]["value"] - e.references["attn_lrp"].sum(), abs=1e-9
-    )
+    record = {name: scores.diagnostics for name, scores in e.attributions.items()}
+    assert record["attn_lrp"]["gap"] == pytest.approx(record["attn_lrp"]["value"] - e["attn_lrp"].sum(), abs=1e-9)
 
 
 def test_level_by_level_the_score_is_held_by_positions_and_biases_above():

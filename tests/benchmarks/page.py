@@ -17,6 +17,7 @@ import attnx
 from attnx.adapters import Position, group_words
 from attnx.results import Explanation
 from tests.browser import ARGUMENTS, browser_path
+from tests.made import explanation as made_explanation
 
 LAYERS, METHODS = 6, ("raw", "rollout", "flow")
 REPEATS = 5
@@ -38,7 +39,7 @@ def page_of(length: int) -> Explanation:
     random = np.random.default_rng(0)
     positions, words = group_words([Position(index, f"token{index}") for index in range(length)], None)
     maps = {name: random.dirichlet(np.full(length, 0.1), size=(LAYERS, length)) for name in METHODS}
-    return Explanation(
+    return made_explanation(
         positions,
         words,
         position=0,

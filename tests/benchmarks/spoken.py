@@ -70,8 +70,10 @@ def _rows(g: GenerationExplanation, step: int, spoken: Spoken) -> Mapping[str, A
     source = g.sequences["source"]
     kinds = g.provenance["settings"]["layer_kinds"]
     crossed = [at for at, kind in enumerate(kinds) if kind == "cross"]
-    rows = {f"raw, cross {number}": g.by_layer["raw"][at, step] for number, at in enumerate(crossed, start=1)}
-    rows |= {name: g[name][step] for name in g.names if name != "raw"}
+    rows = {
+        f"raw, cross {number}": g.attributions["raw"].scores[at, step] for number, at in enumerate(crossed, start=1)
+    }
+    rows |= {name: g[name][step] for name in g.methods if name != "raw"}
     lengths = [end - start for start, end in spoken.times]
     longest = np.zeros(source)
     longest[_inside(g, spoken.times[int(np.argmax(lengths))])] = 1

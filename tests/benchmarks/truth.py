@@ -105,7 +105,7 @@ def names(asked: Any) -> None:
             decisive.append(name)
     methods = possible(model, tokenizer, texts[0], asked.methods or ["attn_lrp", "gradient", *METHODS.names()])
     found = _explained(model, tokenizer, texts, wanted, ["lrp", *methods])
-    right = [e.provenance["references"]["lrp"]["value"] > 0 for e in found]
+    right = [e.attributions["lrp"].diagnostics["value"] > 0 for e in found]
     places = [[word.text for word in e.words].index(name) for e, name in zip(found, decisive, strict=True)]
     print(f"{len(texts)} sentences, {sum(right)} of which the model gets right")
     _print_ranks([[word.text for word in e.words] for e in found], places, _by_name(found))

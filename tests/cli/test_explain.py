@@ -225,7 +225,8 @@ def test_the_page_and_the_terminal_show_one_explanation(saved, monkeypatch, caps
     assert page == e.to_html()
     assert "lrp: measured by lrp alone; " in out
     assert '"verdict":"measured by lrp alone; ' in page
-    assert err == "attnx: --reference lrp --reference blankout adds a measurement on the model\n"
+    methods = " ".join(f"--method {name}" for name in ("lrp", "rollout", "raw", "flow", "blankout"))
+    assert err == f"attnx: {methods} adds a measurement on the model\n"
     assert "references=" not in page + out
     assert "--reference" not in page
 

@@ -9,6 +9,7 @@ import attnx
 from attnx.errors import ChoiceError, InputError
 from attnx.results import Change, aligned
 from tests import zoo
+from tests.made import with_scores
 from tests.results import examples
 
 TEXT = "the key to the cabinets, unaffordable!"
@@ -79,7 +80,9 @@ def test_pairs_of_texts_keep_their_words_apart():
 
 def test_only_what_all_have_is_shown_and_the_first_stays_first():
     one = explained(methods=["raw", "rollout"], references=["gradient"])
-    both = attnx.side_by_side([replace(one, first="gradient"), explained(methods=["rollout"], references=["gradient"])])
+    both = attnx.side_by_side(
+        [with_scores(one, first="gradient"), explained(methods=["rollout"], references=["gradient"])]
+    )
     assert both.names == ("gradient", "rollout")
     with pytest.raises(ChoiceError, match="'raw' is not known; there are: gradient, rollout"):
         both.scores("raw")
@@ -128,6 +131,6 @@ def test_another_value_of_a_regression_is_no_other_answer():
 
 
 def test_what_is_shown_first_is_kept_in_files(tmp_path):
-    one = replace(examples.explanation(), first="gradient")
+    one = with_scores(examples.explanation(), first="gradient")
     one.save(tmp_path / "x.safetensors")
     assert attnx.Explanation.load(tmp_path / "x.safetensors") == one

@@ -11,6 +11,7 @@ from attnx.targets import Prediction
 from attnx.views import Shown
 from attnx.views.page import explanation as agreement
 from attnx.views.page import explanation as trust
+from tests.made import explanation as made_explanation
 
 OWN = np.array([0.9, -0.8, 0.1, -0.2, 0.3])
 OTHER = np.array([0.7, -0.9, 0.2, -0.3, 0.1])
@@ -18,7 +19,7 @@ OTHER = np.array([0.7, -0.9, 0.2, -0.3, 0.1])
 
 def made(signed):
     positions, words = group_words([Position(index, word) for index, word in enumerate("abcde")], None)
-    return attnx.Explanation(
+    return made_explanation(
         positions,
         words,
         0,
@@ -61,7 +62,7 @@ def test_a_head_of_a_signed_method_is_compared_with_its_sign():
     def atlas(signed):
         positions, words = group_words([Position(index, word) for index, word in enumerate("abcde")], None)
         relevance = {"raw": np.abs(OWN)[None, None], "signed_one": OWN[None, None]}
-        one = attnx.Explanation(
+        one = made_explanation(
             positions, words, 0, (1,), relevance, references={"blankout": OTHER}, signed=frozenset(signed)
         )
         return attnx.HeadAtlas.of([one]).values["blankout"][0, 0]

@@ -13,6 +13,7 @@ import attnx
 from attnx.attribution import REFERENCES, Scored
 from attnx.attribution.base import Reference
 from attnx.errors import AttentionError, ChoiceError, FileFormatError, InputError
+from attnx.results import layered, unlayered
 from tests import verb_number_zoo as zoo
 from tests import zoo as families
 
@@ -28,8 +29,8 @@ def test_each_number_is_scipys_on_the_content_of_one_text(comparison):
     for number, text in enumerate(TEXTS):
         e = attnx.explain(zoo.model(), zoo.tokenizer(), text, references=("gradient", "blankout"))
         content = [one.index for one in e.positions if not one.special]
-        for reference, scores in e.references.items():
-            for method in e.methods:
+        for reference, scores in ((name, e[name]) for name in unlayered(e)):
+            for method in layered(e):
                 for place, row in enumerate(e[method][:, content]):
                     expected = stats.spearmanr(np.round(row, 9), np.abs(scores[content])).statistic
                     found = comparison.layer_values(method, reference)[number, place]
@@ -54,7 +55,7 @@ def test_one_text_is_a_comparison_too():
 
 def test_a_signed_reference_counts_by_its_size():
     e = attnx.explain(zoo.model(), zoo.tokenizer(), TEXTS[0], references={"blankout": {"signed": True}})
-    assert (e.references["blankout"] < 0).any()
+    assert (e["blankout"] < 0).any()
     unsigned = attnx.compare(zoo.model(), zoo.tokenizer(), TEXTS[0], references="blankout")
     np.testing.assert_allclose(
         attnx.Comparison.of([e]).layer_values("flow", "blankout"), unsigned.layer_values("flow", "blankout"), atol=1e-6
@@ -178,7 +179,7 @@ def test_what_cannot_be_compared_is_an_error(comparison):
         attnx.compare(zoo.model(), zoo.tokenizer(), "keys", references=())
     with pytest.raises(InputError, match="the list of texts is empty"):
         attnx.compare(zoo.model(), zoo.tokenizer(), [])
-    with pytest.raises(InputError, match="explanations without references cannot be compared"):
+    with pytest.raises(InputError, match="nothing was measured to compare with"):
         attnx.Comparison.of([attnx.explain(zoo.model(), zoo.tokenizer(), "keys", references=())])
     with pytest.raises(ChoiceError, match="column 'blankout L9' is not known; there are: gradient L1"):
         comparison.cell("flow", "blankout L9")

@@ -32,7 +32,7 @@ def test_agreement_is_that_of_the_head_by_itself(atlas):
     for number, text in enumerate(TEXTS):
         one = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), text, head="all", references="gradient")
         for layer, head in np.ndindex(3, 4):
-            expected = spearmanr(one["rollout"][layer, head, 1:-1], one.references["gradient"][1:-1]).statistic
+            expected = spearmanr(one["rollout"][layer, head, 1:-1], one["gradient"][1:-1]).statistic
             assert atlas.head_values("gradient")[number, layer, head] == pytest.approx(expected, abs=1e-6)
 
 

@@ -120,9 +120,9 @@ def test_where_nothing_is_above_chance_it_says_so():
 def test_explain_follows_the_best_first_and_keeps_the_record():
     one = made(gradient=0.3, rollout=0.2, blankout=0.25, raw=0.0)
     explanation = attnx.explain(zoo.model(), zoo.tokenizer(), "the key to the cabinets", methods=one)
-    assert explanation.names == ("gradient", "rollout", "blankout")
-    assert explanation.row_name() == "gradient"
-    assert explanation.provenance["references"]["blankout"]["unit"] == "word"
+    assert explanation.methods == ("gradient", "rollout", "blankout")
+    assert explanation.methods[0] == "gradient"
+    assert explanation.provenance["methods"]["blankout"]["unit"] == "word"
     kept = explanation.provenance["recommendation"]
     assert kept["summary"] == one.summary()
     assert kept["above_chance"] == ["gradient", "blankout", "rollout"]
@@ -165,7 +165,7 @@ def test_the_record_names_the_layer_and_the_settings():
 def test_where_only_references_are_above_chance_a_method_is_there_with_a_note():
     one = made(gradient=0.3, flow=0.0, raw=-0.05)
     explanation = attnx.explain(zoo.model(), zoo.tokenizer(), "the key", methods=one)
-    assert explanation.names == ("gradient", "flow")
+    assert explanation.methods == ("gradient", "flow")
     assert "flow is there because no method was above chance" in " ".join(explanation.notes)
 
 

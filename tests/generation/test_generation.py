@@ -13,6 +13,7 @@ import attnx
 from attnx.errors import CaptureError, ChoiceError, FileFormatError, InputError
 from attnx.pipeline import options as plan
 from tests import zoo
+from tests.made import with_scores
 
 matplotlib.use("Agg")
 
@@ -151,7 +152,7 @@ def test_layer_and_head_choose(generation):
     rows = list(range(generation.prompt_length - 1, ids.shape[1] - 1))
     expected = attnx.rollout(attention, layer=2, head=1, residual=0.3, normalize="prefix")[rows, :-1]
     np.testing.assert_allclose(one["rollout"], expected, atol=1e-6)
-    assert one.layer == 2
+    assert one.layers == (2,)
 
 
 def test_long_texts_take_the_road_by_rows(generation, monkeypatch):
@@ -223,7 +224,9 @@ def test_a_generation_can_be_read_and_kept(generation):
     sums = table[table.method == "rollout"].groupby("step").score.sum()
     np.testing.assert_allclose(sums, 1, atol=1e-6)
     assert json.loads(json.dumps(generation.to_dict()))["prompt_length"] == generation.prompt_length
-    assert repr(generation).startswith("GenerationExplanation(14 tokens of prompt, 5 generated, layer 3")
+    assert repr(generation).startswith(
+        "GenerationExplanation(14 tokens of prompt, 5 generated, lrp, rollout, raw, flow"
+    )
     with pytest.raises(ChoiceError, match="step 5 asked, 5 tokens"):
         generation.step(5)
     with pytest.raises(ChoiceError, match="did you mean 'rollout'"):
@@ -261,13 +264,13 @@ def test_each_step_has_the_account_of_its_own_row():
         MODEL, TOKENIZER, PROMPT, methods="alti_logit", max_new_tokens=3, min_new_tokens=3
     )
     read = attnx.GenerationExplanation.from_json(written.to_json())
-    told = [read.step(number).provenance["methods"]["alti_logit"] for number in range(3)]
+    told = [read.step(number).attributions["alti_logit"].diagnostics for number in range(3)]
     assert len({one["account"] for one in told}) == 3
     ids = whole_ids(written)
     for number, one in enumerate(told):
         seen, after = ids[:, : written.prompt_length + number], int(ids[0, written.prompt_length + number])
         alone = attnx.explain(MODEL, TOKENIZER, {"input_ids": seen}, methods="alti_logit", target=after)
-        expected = alone.provenance["methods"]["alti_logit"]
+        expected = alone.attributions["alti_logit"].diagnostics
         assert one["biases"] == pytest.approx(expected["biases"], abs=1e-4)
 
 
@@ -285,13 +288,13 @@ def test_a_note_of_a_later_step_is_kept(monkeypatch):
 
 
 def test_a_signed_method_is_drawn_on_both_sides_though_nothing_speaks_against(generation):
-    signed = replace(generation, signed=frozenset({"rollout"}))
+    signed = with_scores(generation, signed=frozenset({"rollout"}))
     lows = [one.plot("rollout").images[0].get_clim()[0] for one in (generation, signed)]
     assert lows == [0, -generation["rollout"].max()]
 
 
 def test_how_much_is_from_the_prompt_is_the_share_of_its_columns(generation):
-    for name in generation.names:
+    for name in generation.methods:
         sizes = np.abs(generation[name])
         expected = sizes[:, : generation.prompt_length].sum(1) / sizes.sum(1)
         np.testing.assert_allclose(generation.from_front(name), expected)

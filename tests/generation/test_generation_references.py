@@ -39,7 +39,7 @@ def test_rows_are_those_of_a_run_for_each_token(written):
             MODEL, TOKENIZER, {"input_ids": ids}, target=after, references=REFERENCES, methods="rollout"
         )
         for name in REFERENCES:
-            row, expected = written[name][step], one.references[name]
+            row, expected = written[name][step], one[name]
             slack = 1e-5 * np.abs(expected).max() + (1e-6 if name == "blankout" else 0)  # a difference of two scores
             np.testing.assert_allclose(row[: len(expected)], expected, atol=slack, rtol=1e-5)
             assert not row[len(expected) :].any()
@@ -54,7 +54,7 @@ def test_a_contrast_is_with_the_best_of_all_others(written):
         rival = int(logits.argmax())
         assert written.contrasts[step].against == TOKENIZER.decode([rival])
         one = attnx.explain(MODEL, TOKENIZER, {"input_ids": ids}, target=(after, rival), references="lrp")
-        expected = one.references["lrp"]
+        expected = one["lrp"]
         np.testing.assert_allclose(written.against["lrp"][step][: len(expected)], expected, atol=1e-5, rtol=1e-4)
     assert set(written.against) == set(REFERENCES)
 
@@ -63,7 +63,7 @@ def test_each_step_has_its_own_account_and_all_is_kept_in_files(written, tmp_pat
     written.save(tmp_path / "g.safetensors")
     same = attnx.GenerationExplanation.load(tmp_path / "g.safetensors")
     assert same == written
-    told = [same.step(number).provenance["references"]["lrp"] for number in range(len(same))]
+    told = [same.step(number).attributions["lrp"].diagnostics for number in range(len(same))]
     assert len({one["account"] for one in told}) == len(told)
     for number, one in enumerate(told):
         parts = same["lrp"][number].sum() + one["sink"] + one["biases"]
@@ -72,12 +72,12 @@ def test_each_step_has_its_own_account_and_all_is_kept_in_files(written, tmp_pat
 
 def test_value_path_comes_first_where_nobody_chose_and_nothing_where_methods_were_named():
     nobody = attnx.explain_generation(MODEL, TOKENIZER, PROMPT, **FOUR)
-    assert nobody.names == ("lrp", "raw", "rollout", "flow")
-    assert nobody.step(0).row_name() == "lrp"
+    assert nobody.methods == ("lrp", "rollout", "raw", "flow")
+    assert nobody.step(0).methods[0] == "lrp"
     assert "lrp" in nobody.verdict
-    assert not attnx.explain_generation(MODEL, TOKENIZER, PROMPT, methods="rollout", **FOUR).references
+    assert attnx.explain_generation(MODEL, TOKENIZER, PROMPT, methods="rollout", **FOUR).methods == ("rollout",)
     both = attnx.explain_generation(MODEL, TOKENIZER, PROMPT, methods="rollout", references="lrp", **FOUR)
-    assert both.shown_first == "rollout"
+    assert both.methods[0] == "rollout"
 
 
 def test_several_prompts_are_several_results():

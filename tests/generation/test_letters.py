@@ -88,7 +88,7 @@ def test_each_letter_is_explained_where_it_is_written(writer):
         assert e.prediction.label == "a"
         assert e.position in (10, 11)
         # Nothing else is read: the letter is from its own stretch.
-        scores = np.abs(e.references["lrp"])
+        scores = np.abs(e["lrp"])
         assert scores.argmax() == e.position
         assert np.delete(scores, e.position).max() < 1e-5
         assert [one.text for one in e.by_span("lrp")] == ["a"] * len(e.spans)

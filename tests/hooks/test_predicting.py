@@ -81,11 +81,11 @@ def test_the_first_stream_answers_for_the_tokens(model):
 
 def test_references_reach_both_streams_and_add_up(model):
     e = explain(model, methods="rollout", references=("lrp", "gradient", "blankout"))
-    facts = e.provenance["references"]["lrp"]
-    parts = float(e.references["lrp"].sum()) + facts["sink"] + facts["biases"]
+    facts = e.attributions["lrp"].diagnostics
+    parts = float(e["lrp"].sum()) + facts["sink"] + facts["biases"]
     assert parts == pytest.approx(facts["value"], abs=1e-4)
     for name in e.references:
-        source, output = np.split(np.abs(e.references[name]), [e.sequences["source"]])
+        source, output = np.split(np.abs(e[name]), [e.sequences["source"]])
         assert min(source.max(), output.max()) > 0
 
 

@@ -193,4 +193,4 @@ def test_explain_says_the_same(monkeypatch):
     monkeypatch.setattr(remaking, "KEPT_AT_MOST", 2**30)
     kept = attnx.explain(model, tokenizer, text, methods=("raw", "rollout"), references=())
     for method in ("raw", "rollout"):
-        assert (found.relevance[method] == kept.relevance[method]).all()
+        assert (found[method] == kept[method]).all()

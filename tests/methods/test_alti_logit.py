@@ -95,7 +95,7 @@ def test_score_is_the_sum_of_embedding_attention_mlps_and_biases(made):
     expected[-1] += read(layers[0].captured["states"][-1])
     found = explained(model)
     np.testing.assert_allclose(found["alti_logit"][-1], expected, atol=slack)
-    facts = found.provenance["methods"]["alti_logit"]
+    facts = found.attributions["alti_logit"].diagnostics
     mlps = sum(float(read(seen[number])) for number in range(len(blocks)))
     biases += float(final.bias.detach() @ u) if centred else 0.0
     assert facts["mlps"] == pytest.approx(mlps, abs=slack)
@@ -112,13 +112,13 @@ def test_one_layer_without_mlp_and_bias_is_the_value_path():
                 parameter.zero_()
         model.transformer.wpe.weight.zero_()
     found = explained(model, references={"lrp": {"sink": False}})
-    np.testing.assert_allclose(found["alti_logit"][-1], found.references["lrp"], atol=1e-10)
-    facts = found.provenance["methods"]["alti_logit"]
+    np.testing.assert_allclose(found["alti_logit"][-1], found["lrp"], atol=1e-10)
+    facts = found.attributions["alti_logit"].diagnostics
     assert [facts["mlps"], facts["biases"]] == pytest.approx([0, 0], abs=1e-10)
 
 
 def test_a_norm_on_the_branch_is_followed():
-    facts = explained(decoder(gemma2)).provenance["methods"]["alti_logit"]
+    facts = explained(decoder(gemma2)).attributions["alti_logit"].diagnostics
     # Gemma computes its norms in single precision, and has no biases.
     assert facts["biases"] == pytest.approx(0, abs=1e-4)
 
@@ -127,7 +127,7 @@ def test_a_layer_has_what_was_written_up_to_it():
     model = decoder(gpt2)
     whole, lower = explained(model), explained(model, layer=2)
     np.testing.assert_allclose(lower["alti_logit"][0], whole["alti_logit"][1], atol=1e-12)
-    told = lower.provenance["methods"]["alti_logit"]
+    told = lower.attributions["alti_logit"].diagnostics
     assert told["above"] != 0
     assert "layers above" in told["account"]
 
@@ -144,7 +144,7 @@ def test_long_inputs_are_read_by_rows_to_the_same_numbers(monkeypatch):
 def test_a_dropped_sink_is_told_and_has_nothing_but_its_own():
     model = decoder(gpt2)
     found = explained(model, drop_sink=True)
-    facts = found.provenance["methods"]["alti_logit"]
+    facts = found.attributions["alti_logit"].diagnostics
     assert found["alti_logit"][-1, 0] == 0
     assert facts["sink"] != 0
     parts = sum(facts[name] for name in ("positions", "mlps", "biases", "sink"))

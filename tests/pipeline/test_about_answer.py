@@ -26,7 +26,7 @@ def test_every_method_explains_an_encoder(made):
     for name in BEYOND:
         assert np.isfinite(found[name]).all()
         assert (found[name] >= 0).all()
-        np.testing.assert_allclose(found.maps[name][:, found.position], found[name], rtol=1e-5)
+        np.testing.assert_allclose(found.attributions[name].matrices[:, found.position], found[name], rtol=1e-5)
 
 
 def test_every_method_explains_a_decoder():

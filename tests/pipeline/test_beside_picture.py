@@ -56,7 +56,7 @@ def test_a_row_is_what_explain_says_of_the_text_so_far(written):
     given = {"image": asked.image, "text": f"<image> {asked.question} it is"}
     e = attnx.explain(model, processor, given, methods="rollout", references="lrp")
     count = e.sequences["picture"]
-    for name, own in (("rollout", e["rollout"][-1]), ("lrp", e.references["lrp"])):
+    for name, own in (("rollout", e["rollout"][-1]), ("lrp", e["lrp"])):
         expected = np.concatenate([own[-count:], own[:-count]])
         np.testing.assert_allclose(g[name][2, : len(expected)], expected, atol=1e-5)
 

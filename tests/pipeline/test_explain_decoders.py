@@ -57,9 +57,11 @@ def test_words_behind_the_explained_position_do_not_change_its_explanation():
 def test_saturation_is_that_of_the_flow_before_it_is_normalised():
     model, tokenizer = zoo.causal_lm(), zoo.bytelevel_tokenizer()
     plain, fair = (attnx.explain(model, tokenizer, PROMPT, normalize=one) for one in (None, "receptive_field"))
-    np.testing.assert_allclose(fair.saturation, plain.saturation)
+    np.testing.assert_allclose(
+        fair.attributions["flow"].diagnostics["saturation"], plain.attributions["flow"].diagnostics["saturation"]
+    )
     one = attnx.explain(model, tokenizer, PROMPT, layer=3, head="all")
-    assert len(one.saturation) == len(one.sink) == 1
+    assert len(one.attributions["flow"].diagnostics["saturation"]) == len(one.sink) == 1
 
 
 def test_a_decoder_reports_the_share_of_its_first_token(tmp_path):

@@ -36,8 +36,8 @@ def test_most_attention_of_the_output_goes_to_its_start_which_carries_little():
     kinds = e.provenance["settings"]["layer_kinds"]
     own = [share for share, kind in zip(e.sink, kinds, strict=True) if kind == "self"]
     assert min(own) > 0.6
-    facts = e.provenance["references"]["lrp"]
-    assert abs(facts["sink"]) < 0.05 * np.abs(e.references["lrp"]).sum()
+    facts = e.attributions["lrp"].diagnostics
+    assert abs(facts["sink"]) < 0.05 * np.abs(e["lrp"]).sum()
 
 
 @pytest.mark.slow

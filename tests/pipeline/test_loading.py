@@ -48,7 +48,7 @@ def explained(model, name, tokenizer=None, **options):
     explanation = attnx.explain(
         model, tokenizer or zoo.bytelevel_tokenizer(), TEXT, **{"references": [], **asked, **options}
     )
-    return explanation.references[name] if name in REFERENCES.names() else explanation[name]
+    return explanation[name]
 
 
 def logits(model):
@@ -265,7 +265,7 @@ def test_a_dynamically_quantized_model_names_its_kernel_and_what_works(name):
     with pytest.raises(AttnxError, match=r"quantized\.linear_dynamic.*use references=\('blankout',\)"):
         attnx.explain(quantized, zoo.wordpiece_tokenizer(), TEXT, references=[name])
     explanation = attnx.explain(quantized, zoo.wordpiece_tokenizer(), TEXT, references=["blankout"])
-    assert np.ptp(explanation.references["blankout"]) > 0
+    assert np.ptp(explanation["blankout"]) > 0
 
 
 def test_int8_weights_are_explained_like_the_weights_that_they_stand_for():

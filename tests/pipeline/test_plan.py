@@ -89,8 +89,8 @@ def test_a_classifier_answers_as_before(request):
 def test_flow_that_would_take_long_is_left_out_unless_it_was_asked_for():
     config = hf.GPT2Config()
     short, long = (plan.plan(None, length, config, layer=None, head=None) for length in (500, 8192))
-    assert ([one.name for one in short.methods], short.held) == (["raw", "rollout", "flow"], True)
-    assert ([one.name for one in long.methods], long.held) == (["raw", "rollout"], False)
+    assert ([one.name for one in short.methods], short.held) == (["rollout", "raw", "flow"], True)
+    assert ([one.name for one in long.methods], long.held) == (["rollout", "raw"], False)
     assert "flow was left out" in long.notes[0]
     with pytest.raises(CostError, match=r"8192 positions would take about \d+ (hours|minutes).* use rollout"):
         plan.plan((METHODS["flow"],), 8192, config, layer=None, head=None)
@@ -101,7 +101,7 @@ def test_flow_over_the_sound_that_whisper_hears_is_left_out():
     """It takes 213 seconds in the smallest of them, 4 + 4 layers over 1,500 positions."""
     tiny = hf.WhisperConfig(encoder_layers=4, decoder_layers=4, d_model=384)
     found = plan.plan(None, 1501, tiny, layer=None, head=None)
-    assert [one.name for one in found.methods] == ["raw", "rollout"]
+    assert [one.name for one in found.methods] == ["rollout", "raw"]
     assert "flow over 1501 positions would take about 3 minutes" in found.notes[0]
 
 

@@ -31,7 +31,7 @@ def test_attention_is_that_of_eager(name):
 def test_a_model_that_reads_one_stretch_lights_exactly_that(reference):
     place = 11
     e = attnx.explain(one_stretch_model(place), samples_extractor(), audio(), methods="raw", references=reference)
-    scores = np.abs(e.references[reference])
+    scores = np.abs(e[reference])
     assert scores.argmax() == place
     others = np.delete(scores, place)
     # Silence changes how the extractor normalises the whole sound, and so a little of every stretch.
@@ -44,8 +44,8 @@ def test_every_family_is_explained_over_time(name):
     assert e.seconds == pytest.approx(0.6)
     np.testing.assert_allclose(e["rollout"].sum(-1), 1, atol=1e-5)
     assert sum(abs(one.score) for one in e.by_word("lrp")) > 0
-    facts = e.provenance["references"]["lrp"]
-    parts = e.references["lrp"].sum() + facts["biases"] + facts.get("sink", 0)
+    facts = e.attributions["lrp"].diagnostics
+    parts = e["lrp"].sum() + facts["biases"] + facts.get("sink", 0)
     assert parts == pytest.approx(facts["value"], abs=1e-4)
 
 
@@ -71,7 +71,7 @@ def test_samples_with_a_rate_a_list_and_several_sounds():
 
 def test_silence_is_what_the_processor_makes_of_no_sound():
     e = attnx.explain(model("wav2vec2"), extractor("wav2vec2"), audio(), methods="raw", references="blankout")
-    assert e.provenance["references"]["blankout"]["baseline"] == "silence"
+    assert e.attributions["blankout"].diagnostics["baseline"] == "silence"
     from attnx.adapters.audio import prepare_audio
 
     for name in ("wav2vec2", "ast", "whisper"):
@@ -97,7 +97,7 @@ def test_other_blanks_are_refused():
 
 def test_neighbouring_stretches_are_blanked_together():
     e = attnx.explain(model("ast"), extractor("ast"), audio(), methods="raw", references={"blankout": {"group": 2}})
-    scores = e.references["blankout"]
+    scores = e["blankout"]
     first, second, third = (scores[list(word.positions)] for word in e.words[:3])
     np.testing.assert_allclose(first, second)
     assert np.abs(first[0] - third[0]) > 0

@@ -31,7 +31,7 @@ def test_stretches_cover_the_sentence_and_padding_is_named(name, spoken):
     padded = [one for one in e.positions if one.token == "[PAD]"]
     assert all(one.special and one.time is None for one in padded)
     assert bool(padded) == any("padding" in note for note in e.notes)
-    assert np.isfinite(e.references["lrp"]).all()
+    assert np.isfinite(e["lrp"]).all()
 
 
 def test_words_of_a_ctc_head_are_explained_with_its_own_tokenizer(spoken, tmp_path):

@@ -37,7 +37,7 @@ def test_one_of_several_stacks_is_explained():
     assert explanation.layers == (1, 2)
     assert explanation.provenance["settings"]["module"] == "encoder"
     alone = attnx.explain(model.get_encoder(), tokenizer, TEXT, methods="rollout")
-    assert (explanation.relevance["rollout"] == alone.relevance["rollout"]).all()
+    assert (explanation["rollout"] == alone["rollout"]).all()
 
 
 def test_a_stack_that_is_not_there_names_those_that_are():

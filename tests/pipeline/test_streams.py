@@ -101,7 +101,7 @@ def test_shares_tell_how_much_is_from_each_stream():
 def test_two_targets_stand_against_each_other():
     e = explain(target_text=TARGET, target=("03", "04"), references="lrp")
     assert (e.prediction.label, e.prediction.against) == ("03", "04")
-    assert e.provenance["references"]["lrp"]["value"] > 0
+    assert e.attributions["lrp"].diagnostics["value"] > 0
 
 
 @pytest.mark.parametrize("layer", ["cross 1", 4])
@@ -179,10 +179,10 @@ def test_it_is_saved_and_loaded(tmp_path):
 @pytest.mark.parametrize("name", streams_zoo.FAMILIES)
 def test_source_output_and_biases_add_up_to_the_score(name):
     e = of_family(name, methods="rollout", references="lrp")
-    facts = e.provenance["references"]["lrp"]
-    parts = float(e.references["lrp"].sum()) + facts["sink"] + facts["biases"]
+    facts = e.attributions["lrp"].diagnostics
+    parts = float(e["lrp"].sum()) + facts["sink"] + facts["biases"]
     assert parts == pytest.approx(facts["value"], abs=1e-4)
-    assert np.abs(e.references["lrp"][: e.sequences["source"]]).max() > 0
+    assert np.abs(e["lrp"][: e.sequences["source"]]).max() > 0
 
 
 @pytest.mark.parametrize("name", [name for name in ("t5gemma", "fsmt") if name in streams_zoo.FAMILIES])
@@ -197,7 +197,7 @@ def test_answers_are_read_where_the_decoder_gives_them(name):
     with torch.no_grad():
         answers = model(**inputs, decoder_input_ids=written, use_cache=False).logits[0]
     expected = margin(answers[5 - 3], e.prediction.index)
-    facts = e.provenance["references"]
+    facts = {name: scores.diagnostics for name, scores in e.attributions.items()}
     assert facts["lrp"]["value"] == pytest.approx(expected, abs=1e-4)
     assert facts["blankout"]["before"] == pytest.approx(expected, abs=1e-4)
 
@@ -223,19 +223,19 @@ class TestStartOfTheOutput:
 
     def test_what_it_gives_to_later_positions_is_kept_apart(self):
         apart, inside = self.both(target_text=TARGET)
-        start, facts = apart.sequences["source"], apart.provenance["references"]["lrp"]
-        assert apart.references["lrp"][start] == 0
-        assert facts["sink"] == pytest.approx(float(inside.references["lrp"][start]), rel=1e-4)
+        start, facts = apart.sequences["source"], apart.attributions["lrp"].diagnostics
+        assert apart["lrp"][start] == 0
+        assert facts["sink"] == pytest.approx(float(inside["lrp"][start]), rel=1e-4)
         assert f"sink {facts['sink']:+.4g}" in facts["account"]
         others = np.arange(len(apart.positions)) != start
-        expected = inside.references["lrp"][others]
-        np.testing.assert_allclose(apart.references["lrp"][others], expected, atol=1e-4)
+        expected = inside["lrp"][others]
+        np.testing.assert_allclose(apart["lrp"][others], expected, atol=1e-4)
         assert apart.sequence_shares("lrp")["output"] < inside.sequence_shares("lrp")["output"]
 
     def test_what_it_says_of_the_first_token_is_its_own(self):
         apart, inside = self.both()
-        np.testing.assert_allclose(apart.references["lrp"], inside.references["lrp"], atol=1e-4)
-        assert apart.provenance["references"]["lrp"]["sink"] == 0
+        np.testing.assert_allclose(apart["lrp"], inside["lrp"], atol=1e-4)
+        assert apart.attributions["lrp"].diagnostics["sink"] == 0
 
     def test_all_of_it_leaves_by_the_values_of_self_attention(self):
         """In one decoder layer they know nothing of the source yet: sink = (∂S/∂v − ∂S/∂o) · v at the start."""
@@ -257,15 +257,15 @@ class TestStartOfTheOutput:
         run = linearized_run(model, lambda: score(model, inputs, targets, "margin"), LRP, entry=entry, ends=slice(0, 1))
         own = next(one for one in run.kernels if one.module.startswith("decoder") and "SelfAttention" in one.module)
         expected = float(((own.values_gradient - own.outputs_gradient) * own.values).sum())
-        assert e.provenance["references"]["lrp"]["sink"] == pytest.approx(expected, rel=1e-4)
+        assert e.attributions["lrp"].diagnostics["sink"] == pytest.approx(expected, rel=1e-4)
 
     def test_of_a_list_each_has_its_own(self):
         given = [(SOURCE, TARGET), ("2011 may 9", "2011")]
         several = explain([one for one, _ in given], target_text=[one for _, one in given], references="lrp")
         for found, (source, target) in zip(several, given, strict=True):
             alone = explain(source, target_text=target, references="lrp")
-            np.testing.assert_allclose(found.references["lrp"], alone.references["lrp"], atol=1e-3)
-            sinks = [one.provenance["references"]["lrp"]["sink"] for one in (found, alone)]
+            np.testing.assert_allclose(found["lrp"], alone["lrp"], atol=1e-3)
+            sinks = [one.attributions["lrp"].diagnostics["sink"] for one in (found, alone)]
             assert sinks[0] == pytest.approx(sinks[1], abs=1e-3)
 
     def test_how_much_attention_goes_there_is_told_level_by_level(self):
@@ -291,7 +291,7 @@ class TestStartOfTheOutput:
 @pytest.mark.parametrize("name", ["t5", "bart", "marian", "bert-gpt2", "whisper"])
 def test_references_reach_both_streams(name, reference):
     e = of_family(name, methods="rollout", references=reference)
-    source, output = np.split(e.references[reference], [e.sequences["source"]])
+    source, output = np.split(e[reference], [e.sequences["source"]])
     assert np.abs(source).max() > 0
     assert np.abs(output).max() > 0
 
@@ -305,7 +305,7 @@ def test_the_gradient_is_that_of_both_embeddings():
     logits = model(inputs_embeds=embedded[0], decoder_inputs_embeds=embedded[1]).logits[0, -1]
     found = torch.autograd.grad(logits[e.prediction.index], embedded)
     norms = torch.cat([one[0].norm(dim=-1) for one in found])
-    np.testing.assert_allclose(e.references["gradient"], norms, rtol=1e-3)
+    np.testing.assert_allclose(e["gradient"], norms, rtol=1e-3)
 
 
 @pytest.mark.parametrize("method", ["gradient_rollout", "gradient_flow", "effective_rollout"])

@@ -81,25 +81,24 @@ def groups() -> Iterator[Group]:
 
 def facts(one: attnx.Explanation, tolerance: float | None = None) -> dict[str, Outcome]:
     """Everything that an explanation says, but for its provenance and the wording of its remarks."""
+    methods, references = present.layered(one), present.unlayered(one)
+    default = present.default(one)
     found: dict[str, Outcome] = {
-        "facts": json.dumps([one.position, one.layers, one.methods, list(one.references), len(one.notes)]),
+        "facts": json.dumps([one.position, one.layers, methods, references, len(one.notes)]),
         "tokens": json.dumps([[part.token, part.special, part.word, part.start, part.end] for part in one.positions]),
         "words": json.dumps([[word.text, *word.positions] for word in one.words]),
-        "top": json.dumps([word.positions for word in one.top(3)]),
-        "by word": numbers([word.score for word in one.by_word()], tolerance or tolerance_of(one.default_method)),
-        "tied": numbers([[one.tied(method, layer) for layer in one.layers] for method in one.methods]),
+        "top": json.dumps([word.positions for word in one.top(3, default)]),
+        "by word": numbers([word.score for word in one.by_word(default)], tolerance or tolerance_of(default)),
+        "tied": numbers([[present.tied(one, method, layer) for layer in one.layers] for method in methods]),
     }
-    for name, shares in (("saturation", one.saturation), ("sink", one.sink)):
+    for name, shares in (("saturation", present.saturation(one)), ("sink", one.sink)):
         if shares is not None:
             found[name] = numbers(shares, tolerance or EXACT)
     if one.image_size is not None:
         found["boxes"] = numbers([part.box for part in one.positions if part.box is not None])
-    found |= {
-        f"relevance {method}": numbers(scores, tolerance or tolerance_of(method))
-        for method, scores in one.relevance.items()
-    }
-    found |= {f"map {method}": numbers(rows, SINGLE) for method, rows in (one.maps or {}).items()}
-    found |= {f"reference {name}": numbers(scores, SINGLE) for name, scores in one.references.items()}
+    found |= {f"relevance {method}": numbers(one[method], tolerance or tolerance_of(method)) for method in methods}
+    found |= {f"map {method}": numbers(rows, SINGLE) for method, rows in present.matrices(one).items()}
+    found |= {f"reference {name}": numbers(one[name], SINGLE) for name in references}
     return found | predicted(one.prediction)
 
 

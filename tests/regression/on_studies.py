@@ -86,9 +86,11 @@ def of_atlas(one: attnx.HeadAtlas) -> dict[str, Outcome]:
 
 
 def of_generation(one: attnx.GenerationExplanation) -> dict[str, Outcome]:
-    found: dict[str, Outcome] = {name: numbers(rows, tolerance_of(name)) for name, rows in one.relevance.items()}
+    found: dict[str, Outcome] = {name: numbers(one[name], tolerance_of(name)) for name in present.layered(one)}
     found |= {"probabilities": numbers(one.probabilities, SINGLE), "prompt length": numbers(one.prompt_length)}
-    found |= {"facts": json.dumps([one.text, one.layer, one.tokens, one.generated, [word.text for word in one.words]])}
+    found |= {
+        "facts": json.dumps([one.text, one.layers[-1], one.tokens, one.generated, [word.text for word in one.words]])
+    }
     for number, prediction in enumerate(one.predictions):
         found |= {f"step {number}: {fact}": value for fact, value in predicted(prediction).items()}
     last = facts(one.step(-1))

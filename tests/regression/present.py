@@ -68,6 +68,37 @@ OF_TABLE_2, OF_TABLE_3 = (
 order that could be compared."""
 
 
+def layered(one: Any) -> list[str]:
+    """The methods with layers, in the order of 0.2: that of the paper where nobody chose."""
+    names = [name for name, scores in one.attributions.items() if scores.layers is not None]
+    return ["raw", "rollout", "flow"] if names == ["rollout", "raw", "flow"] else names
+
+
+def unlayered(one: Any) -> list[str]:
+    return [name for name, scores in one.attributions.items() if scores.layers is None]
+
+
+def default(one: Any) -> str:
+    """What 0.2 meant where no method is named."""
+    first, names = one.methods[0], layered(one)
+    return str(first if first not in names else "rollout" if "rollout" in names else first)
+
+
+def tied(one: Any, method: str, layer: int) -> float:
+    return float(one.tied(method, layer))
+
+
+def saturation(one: Any) -> Any:
+    scores = one.attributions.get("flow")
+    return None if scores is None else scores.diagnostics.get("saturation")
+
+
+def matrices(one: Any) -> dict[str, Any]:
+    """Method → the rows of all queries, where they were requested."""
+    each = {name: one.attributions[name].matrices for name in layered(one)}
+    return {name: rows for name, rows in each.items() if rows is not None}
+
+
 def explain(model: Any, processor: Any, given: Any, **options: Any) -> Any:
     """With no references but those that are asked for: what attnx adds by itself has other tests."""
     return attnx.explain(model, processor, given, **{"references": (), **options})

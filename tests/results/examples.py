@@ -23,6 +23,8 @@ from attnx.statistics import Summary
 from attnx.targets import Prediction
 from attnx.word_alignment import Alignment
 from attnx.word_alignment.links import Gold
+from tests.made import explanation as made_explanation
+from tests.made import generation as made_generation
 
 CELL = Summary(0.5749, 0.25, 0.55, 0.6, 98, 2)
 BASELINES = {
@@ -39,7 +41,7 @@ ANSWER = Prediction("class", "good", 1, 0.75, ("bad", "good"), (-0.5, 0.6))
 def explanation() -> Explanation:
     rows = np.array([[0.25, 0.25, 0.5], [0.125, 0.5, 0.375]])
     maps = np.full((2, 3, 3), 0.1, dtype=np.float32)
-    return Explanation(
+    return made_explanation(
         POSITIONS,
         WORDS,
         position=0,
@@ -62,7 +64,7 @@ def explanation() -> Explanation:
 
 
 def generation() -> GenerationExplanation:
-    return GenerationExplanation(
+    return made_generation(
         POSITIONS,
         WORDS,
         prompt_length=2,

@@ -1,7 +1,5 @@
 """Each remark appears where it holds, and only there; the weightiest make the verdict."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -11,6 +9,8 @@ from attnx.results import Explanation, options
 from attnx.results.warnings import REMARKS
 from attnx.targets import Prediction
 from attnx.views.page.content import correlation
+from tests.made import explanation as made_explanation
+from tests.made import with_scores
 
 SPREAD = (0.05, 0.4, 0.1, 0.2, 0.15, 0.1)
 WORDS = ("the", "story", "is", "a", "mess", ".")
@@ -23,7 +23,7 @@ def made(scores=SPREAD, words=WORDS, *, special=True, **facts):
     positions, grouped = group_words(named, None)
     row = np.array([*([0.0] if special else []), *scores])
     answer = Prediction("class", "NEGATIVE", 0, 0.9, ("NEGATIVE", "POSITIVE"), (2.0, -2.0))
-    return Explanation(
+    return made_explanation(
         positions, grouped, 0, (1, 2), {"rollout": np.stack([row, row])}, **{"prediction": answer, **facts}
     )
 
@@ -41,7 +41,7 @@ def read(**facts):
 def told(**facts):
     """The value path's row, with what it tells of its score."""
     row = {"references": {"lrp": np.array([0.0, *SPREAD])}, "first": "lrp"}
-    return made(**row, signed=frozenset({"lrp"}), provenance={"references": {"lrp": facts}})
+    return made(**row, signed=frozenset({"lrp"}), diagnostics={"lrp": facts})
 
 
 def said(explanation, *which):
@@ -67,14 +67,14 @@ CASES = {
     "sink patches": (read(sinks=[{"patch": "r2c4", "layer": 2, "share": 0.4, "times": 15.0}]), read(sinks=[])),
     "first token": (read(prepend_token="<s>"), made()),
     "special tokens": (
-        replace(made(), relevance={"rollout": np.array([[0.9, *SPREAD]] * 2) / 1.9 + [0.3, *[0.0] * 6]}),
+        with_scores(made(), relevance={"rollout": np.array([[0.9, *SPREAD]] * 2) / 1.9 + [0.3, *[0.0] * 6]}),
         made(),
     ),
     "without the answer": (made(), made(target_specific=frozenset({"rollout"}))),
     "one layer": (made(local=frozenset({"rollout"})), made()),
     "punctuation": (made(), made(words=(*WORDS[:5], "now"))),
     "some special tokens": (
-        replace(made(), relevance={"rollout": np.array([[0.1, *SPREAD]] * 2)}),
+        with_scores(made(), relevance={"rollout": np.array([[0.1, *SPREAD]] * 2)}),
         made(),
     ),
     "some ties": (made(), made((0.05, 0.4, 0.1, 0.2, 0.15, 0.11))),
@@ -112,7 +112,7 @@ def test_what_speaks_for_and_against_is_not_uniform():
 
 
 def test_a_special_first_token_is_no_word():
-    begun = replace(made(causal=True), relevance={"rollout": np.array([[0.9, *[0.02] * 6]] * 2)})
+    begun = with_scores(made(causal=True), relevance={"rollout": np.array([[0.9, *[0.02] * 6]] * 2)})
     assert "first word" not in said(begun)
 
 
@@ -139,7 +139,7 @@ def test_a_verdict_has_the_number_and_how_it_was_computed_and_no_judgement():
 def test_the_number_is_that_of_the_comparison_and_of_the_page(signed):
     negative = (0.1, -0.9, 0.1, 0.2, 0.3, 0.0)
     one = measured(negative, SPREAD, signed=signed)
-    one = replace(one, references={"blankout": one.references["blankout"], "lrp": one.references["gradient"]})
+    one = with_scores(one, references={"blankout": one["blankout"], "lrp": one["gradient"]}, signed=signed)
     both = len(signed) == 2
     (agreement,) = one.row("lrp").agreements
     assert agreement.ranks == Comparison.of([one]).ceiling["blankout"]["lrp"][0]
@@ -154,7 +154,7 @@ def test_what_was_shared_out_over_spans_is_compared_over_spans():
     """Tokens of one span have one score, which is no order of theirs."""
     named = [("one", (1, 2)), ("two", (3, 4)), ("three", (5, 6))]
     spans = tuple(Span(name, positions) for name, positions in named)
-    facts = {"spans": spans, "provenance": {"references": {"blankout": {"unit": "span"}}}}
+    facts = {"spans": spans, "provenance": {"methods": {"blankout": {"unit": "span"}}}}
     shared = measured((0.1, 0.1, 0.2, 0.2, 0.3, 0.3), scores=(0.3, 0.0, 0.0, 0.4, 0.5, 0.0), **facts)
     assert said(shared)["compared"] == "Spearman's rank correlation over 3 spans: blankout 1.00 (by size)"
     assert Comparison.of([shared]).layer_values("rollout", "blankout")[0, -1] == pytest.approx(1)
@@ -169,19 +169,21 @@ def test_what_is_flat_is_never_called_unobjectionable():
 
 def test_where_nothing_was_measured_it_offers_a_measurement_and_no_method():
     assert said(made())["unchecked"] == "unchecked: nothing was measured on the model"
-    alone = replace(measured(SPREAD), first="blankout")
+    alone = with_scores(measured(SPREAD), first="blankout")
     assert said(alone)["unchecked"] == "measured by blankout alone"
     assert alone.verdict.endswith(
-        'measured by blankout alone (references=("blankout", "lrp") adds a measurement on the model)'
+        'measured by blankout alone (methods=["blankout", "rollout", "lrp"] adds a measurement on the model)'
     )
-    assert options(alone.remarks()) == ["--reference blankout --reference lrp adds a measurement on the model"]
+    assert options(alone.remarks()) == [
+        "--method blankout --method rollout --method lrp adds a measurement on the model"
+    ]
     assert "no head" in said(made(prediction=None))["unchecked"]
 
 
 def test_the_verdict_says_what_was_explained_from_where_and_whether_it_was_checked():
     assert made().verdict == (
         "NEGATIVE (0.900) from [CLS] by rollout at layer 2: unchecked: nothing was measured on the model "
-        '(references="blankout" adds a measurement on the model)'
+        '(methods=["rollout", "blankout"] adds a measurement on the model)'
     )
     assert made(prediction=None).verdict.startswith("what reaches [CLS] by rollout at layer 2: unchecked")
     assert read(mask=False, cut=[4, 9], unknown=["x"]).verdict.count(";") == 2  # three remarks, no more
@@ -189,7 +191,7 @@ def test_the_verdict_says_what_was_explained_from_where_and_whether_it_was_check
 
 def test_a_verdict_steers_no_terminal():
     one = made(words=("\x1b[31mred", "\u202eback", *WORDS[2:]), scores=(0.9, 0.02, 0.02, 0.02, 0.02, 0.02))
-    held = replace(one, references={"blankout": np.array([0, 1.0, 0, 0, 0, 0, 0])})
+    held = with_scores(one, references={"blankout": np.array([0, 1.0, 0, 0, 0, 0, 0])})
     assert held.verdict.isprintable()
 
 

@@ -5,7 +5,6 @@ import dataclasses
 import json
 import random
 from functools import partial
-from typing import Literal
 
 import numpy as np
 import pytest
@@ -14,8 +13,8 @@ from safetensors.numpy import save_file
 
 import attnx
 from attnx.errors import AttnxError, FileFormatError
-from attnx.results import LATER, storage
-from attnx.results.storage import read
+from attnx.results import storage
+from tests.made import with_scores
 from tests.results import examples
 
 HOSTILE = [
@@ -134,11 +133,8 @@ def test_each_field_is_asked_for_by_name(made):
     for field in dataclasses.fields(made):
         if field.compare:
             without = json.dumps({name: one for name, one in told.items() if name != field.name})
-            if "later" in field.metadata:
-                assert type(made).from_json(without)
-            else:
-                with pytest.raises(FileFormatError, match=f"{field.name} is missing"):
-                    type(made).from_json(without)
+            with pytest.raises(FileFormatError, match=f"{field.name} is missing"):
+                type(made).from_json(without)
             with pytest.raises(FileFormatError, match=f"{field.name}"):
                 type(made).from_json(json.dumps(told | {field.name: {"x": [["\ud800"]]}}))
     with pytest.raises(FileFormatError, match="unheard of is no field"):
@@ -158,11 +154,34 @@ POSITION = {
     "segment": 0,
     "word": 0,
     "box": None,
+    "time": None,
+    "band": None,
+}
+MORE = {
+    "against": None,
+    "against_index": None,
+    "span": None,
+    "beside": [],
+    "predicted_probability": None,
+    "labels": ["a"],
 }
 WORD = {"index": 0, "text": "a", "positions": [1], "segment": 0}
+
+
+def one_method(**changes):
+    """An explanation by raw attention alone, with these fields of its attribution."""
+    attribution = json.loads(examples.explanation().to_json())["attributions"]["raw"]
+    return {"attributions": {"raw": attribution | changes}}
+
+
+def one_generated(**changes):
+    attribution = json.loads(examples.generation().to_json())["attributions"]["rollout"]
+    return {"attributions": {"rollout": attribution | changes}}
+
+
 REFUSED = {
-    "layers must be whole numbers from 1 that rise": {"layers": [2, 1]},
-    "layers[1] must be a whole number, found True": {"layers": [1, True]},
+    "attributions['raw'].layers must be whole numbers from 1 that rise": one_method(layers=[2, 1]),
+    "attributions['raw'].layers[1] must be a whole number, found True": one_method(layers=[1, True]),
     "words[0].positions[1] must be a place in positions (0 to 2), found 3": {"words": [WORD | {"positions": [1, 3]}]},
     "words must be in the order of their indices": {"words": [WORD | {"index": 1}]},
     "positions[2].word must be a place in words": {
@@ -170,21 +189,23 @@ REFUSED = {
     },
     "positions[0].box must be a list of 4": {"positions": [POSITION | {"box": [0, 1]}] * 3},
     "positions[0].color is no field": {"positions": [POSITION | {"color": 1}] * 3},
-    "relevance['raw'] must be numbers for 2 layers × 3 positions, found 2 × 2 numbers": {
-        "relevance": {"raw": [[1, 2], [3, 4]]}
-    },
-    "relevance['raw'] must be finite numbers": {"relevance": {"raw": [[1, 2, None], [3, 4, 5]]}},
-    "relevance['raw'] must be numbers in lists of one length": {"relevance": {"raw": [[1, 2, "3"], [3, 4, 5]]}},
-    "references['gradient'] must be numbers for 3 positions": {"references": {"gradient": [1, 2]}},
+    "the scores of raw must be finite numbers for 2 layers × 3 positions, found 2 × 2": one_method(
+        scores=[[1, 2], [3, 4]]
+    ),
+    "the scores of raw must be finite numbers": one_method(scores=[[1, 2, None], [3, 4, 5]]),
+    "attributions['raw'].scores must be numbers in lists of one length": one_method(scores=[[1, 2, "3"], [3, 4, 5]]),
+    "the scores of raw must be finite numbers for 3 positions, found 2": one_method(layers=None, scores=[1, 2])
+    | {"sink": None},
     "position must be a place in positions (0 to 2), found -1": {"position": -1},
     "prediction must be with labels and logits of one length": {
         "prediction": {"kind": "class", "label": "a", "index": 0, "probability": 1, "labels": ["a"], "logits": []}
+        | MORE
     },
     "prediction.kind must be a text, found 1": {
         "prediction": {"kind": 1, "label": "a", "index": 0, "probability": 1, "labels": [], "logits": []}
     },
     "sink must be numbers for 2 layers": {"sink": [0.5]},
-    "digits['flow'] must be 0 to 17, found 400": {"digits": {"flow": 400}},
+    "attributions['raw'].precision must be 0 to 17, found 400": one_method(precision=400),
     "image_size must be a width and a height from 1": {"image_size": [0, 5]},
     "with 178,956,970 pixels at most": {"image_size": [10**6, 10**6]},
     "positions[0].box must be left, top, right and bottom of a rectangle": {
@@ -195,19 +216,19 @@ REFUSED = {
     },
     "prediction must be with an index in its labels": {
         "prediction": {"kind": "class", "label": "a", "index": 7, "probability": 1, "labels": ["a"], "logits": [1]}
+        | MORE
     },
     "sequences must be the lengths of source and output": {"sequences": {"picture": 3}},
     "or of text and picture, 3 in all": {"sequences": {"source": -1, "output": 4}},
     "text must be a text": {"text": 5},
-    "maps must be 1 or more, found {}": {"maps": {}},
-    "the map of raw must be 2 × 3 × 3": {"maps": {"raw": [[[1, 2, 3]]]}},
-    "provenance.references must be an object": {"provenance": {"references": 5}},
-    "provenance.references['gradient'] must be an object, whose biases and value": {
-        "provenance": {"references": {"gradient": {"biases": "many"}}}
-    },
-    "provenance.methods['raw'] must be an object, whose biases and value": {
-        "provenance": {"methods": {"raw": {"biases": 1.0}}}
-    },
+    "attributions must be 1 or more, found {}": {"attributions": {}},
+    "the matrices of raw must be 2 × 3 × 3": one_method(matrices=[[[1, 2, 3]]]),
+    "saturation of raw must be 2 numbers, one a layer": one_method(diagnostics={"saturation": [0.5]}),
+    "provenance.methods must be an object": {"provenance": {"methods": 5}},
+    "attributions['raw'].diagnostics must be an object, whose biases and value": one_method(
+        diagnostics={"biases": "many"}
+    ),
+    "diagnostics must be an object, whose biases and value are finite": one_method(diagnostics={"biases": 1.0}),
     "provenance.settings.residual must be an object": {"provenance": {"settings": {"residual": "all"}}},
     "provenance.settings.layer_kinds must be a list of 2 or more texts": {
         "provenance": {"settings": {"layer_kinds": ["cross"]}}
@@ -216,20 +237,16 @@ REFUSED = {
     "provenance.input.unknown must be a list of texts": {"provenance": {"input": {"unknown": 5}}},
     "provenance.input.prepend_token must be a text": {"provenance": {"input": {"prepend_token": []}}},
 }
-CHANCE = {"kind": "token", "label": "a", "index": 0, "labels": ["a"], "logits": [1.0]}
+CHANCE = {"kind": "token", "label": "a", "index": 0, "labels": ["a"], "logits": [1.0]} | MORE
 REFUSED_GENERATIONS = {
     "positions[0].segment must be the number of a text": {
         "positions": [POSITION | {"index": index, "segment": 1} for index in range(3)]
     },
     "predictions[0] must be with a probability from 0 to 1": {"predictions": [CHANCE | {"probability": None}]},
-    "by_layer must be an object with rollout": {"layers": [1]},
-    "by_layer must be an object with nothing in it": {"by_layer": {"rollout": [[[0.25, 0.75]]]}},
+    "rollout must be 2 layers × 1 generated × 2 source": one_generated(layers=[1, 2]),
+    "rollout must be 1 generated × 2 source": one_generated(scores=[[[0.25]]]),
+    "value of rollout must be a list of 1": one_generated(diagnostics={"value": [1.0, 2.0]}),
     "contrasts must be a list of 1": {"contrasts": [CHANCE | {"probability": 0.5}] * 2},
-    "provenance.steps must be a list of 1": {"provenance": {"steps": [{}, {}]}},
-    "provenance.steps[0] must be an object": {"provenance": {"steps": ["x"]}},
-    "provenance.measured[0] must be an object with gradient": {
-        "provenance": {"references": {"gradient": {}}, "measured": [{}]}
-    },
     "provenance.input.parts must be a list of [role": {"provenance": {"input": {"parts": [["user", 0]]}}},
 }
 
@@ -257,8 +274,8 @@ def test_a_comparison_with_nothing_is_refused():
 
 def test_an_axis_of_heads_without_a_head_is_refused(tmp_path):
     made = examples.explanation()
-    with pytest.raises(AttnxError, match=r"relevance\['raw'\] must be numbers for 2 layers × heads × 3 positions"):
-        dataclasses.replace(made, relevance={"raw": np.zeros((2, 0, 3))}, maps=None)
+    with pytest.raises(AttnxError, match="for 2 layers × 3 positions, found 2 × 0 × 3"):
+        with_scores(made, relevance={"raw": np.zeros((2, 0, 3))}, maps={})
 
 
 def test_a_token_beside_one_that_was_ruled_out_has_no_number_that_json_lacks():
@@ -279,11 +296,11 @@ def test_numbers_that_json_does_not_have_are_refused(constant):
 
 
 def test_what_is_shown_first_survives_a_file(tmp_path):
-    made = dataclasses.replace(examples.explanation(), first="gradient")
+    made = with_scores(examples.explanation(), first="gradient")
     made.save(tmp_path / "x.safetensors")
     for again in (attnx.Explanation.load(tmp_path / "x.safetensors"), attnx.Explanation.from_json(made.to_json())):
         assert again == made
-        assert again.row_name() == "gradient"
+        assert again.methods[0] == "gradient"
 
 
 @pytest.mark.slow
@@ -303,12 +320,13 @@ def test_every_flipped_bit_is_noticed(made, where, tmp_path):
                 assert "\n" not in str(error)  # noqa: PT017
 
 
-def test_files_without_a_checksum_still_load(tmp_path):
+def test_a_file_without_its_checksum_is_refused(tmp_path):
     path = tmp_path / "x.safetensors"
     examples.explanation().save(path)
     header, numbers = opened(path)
     save_file(numbers, path, metadata={"attnx": header["attnx"]})
-    assert attnx.Explanation.load(path) == examples.explanation()
+    with pytest.raises(FileFormatError, match="its checksum is that of other content"):
+        attnx.Explanation.load(path)
 
 
 def test_numbers_that_nothing_speaks_of_are_refused(tmp_path):
@@ -336,17 +354,3 @@ def test_the_checksum_is_over_header_names_types_and_numbers():
         storage._checksum("x", {"a": np.array([0, -0.0])}),
     }
     assert len(sums) == 6
-
-
-@dataclasses.dataclass(frozen=True)
-class Sort:
-    kind: Literal["one", "two"]
-    later: int = dataclasses.field(default=3, metadata=LATER)
-    unset: int = 4
-
-
-def test_a_field_that_came_later_may_be_missing_and_one_with_a_default_in_older_files():
-    assert read(Sort, {"kind": "one", "unset": 5}) == Sort("one", 3, 5)
-    assert read(Sort, {"kind": "one"}, older=True) == Sort("one")
-    with pytest.raises(FileFormatError, match="unset is missing"):
-        read(Sort, {"kind": "one"})

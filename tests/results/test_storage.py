@@ -1,7 +1,7 @@
-"""Files: what is none is refused, and what older versions wrote is read."""
+"""Files: what is none is refused."""
 
 import json
-from pathlib import Path
+from functools import reduce
 
 import numpy as np
 import pytest
@@ -10,86 +10,13 @@ from safetensors.numpy import save_file
 
 import attnx
 from attnx.errors import AttnxError, FileFormatError
-from attnx.pronouns.result import Probe, Report
-from attnx.results import plain
+from attnx.results import plain, storage
 from tests.results import examples
 
-SAVED = Path(__file__).parent / "saved"
-"""Files of format 1, each written by the code of its time."""
 
-
-def header_and_numbers(path, key="attnx"):
+def header_and_numbers(path):
     with safe_open(path, framework="numpy") as file:
-        return json.loads(file.metadata()[key]), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-
-
-@pytest.mark.parametrize("name", ["text", "pair_heads", "decoder", "image"])
-def test_an_explanation_of_format_1_is_read(name):
-    path = SAVED / f"explanation_{name}.safetensors"
-    header, numbers = header_and_numbers(path)
-    loaded = attnx.Explanation.load(path)
-    assert list(loaded.methods) == header["methods"]
-    for method in loaded.methods:
-        np.testing.assert_array_equal(loaded[method], numbers[method])
-    for reference in header["references"]:
-        np.testing.assert_array_equal(loaded.references[reference], numbers[f"reference:{reference}"])
-    for method in header["maps"]:
-        np.testing.assert_array_equal(loaded.maps[method], numbers[f"map:{method}"])
-    told = loaded.to_dict()
-    same = ("text", "position", "layers", "positions", "words", "prediction", "saturation", "sink", "notes")
-    header["prediction"] = with_no_rival(header["prediction"])
-    header["positions"] = [{**one, "time": None, "band": None} for one in header["positions"]]  # which came later
-    assert {key: told[key] for key in same} == {key: header[key] for key in same}
-
-
-def with_no_rival(prediction):
-    """As it is told today: of no pair, and of no span."""
-    later = {"against": None, "against_index": None, "span": None, "beside": [], "predicted_probability": None}
-    return prediction if prediction is None else {**prediction, **later}
-
-
-def test_what_format_1_did_not_keep_is_derived_as_it_was_then():
-    text, decoder = (attnx.Explanation.load(SAVED / f"explanation_{name}.safetensors") for name in ("text", "decoder"))
-    assert (text.causal, decoder.causal) == (False, True)
-    assert text.diagnostics == {"flow": {"saturation": text.saturation}}
-    assert (text.digits, text.local, text.signed) == ({"flow": 9}, {"raw"}, frozenset())
-    heads = attnx.Explanation.load(SAVED / "explanation_pair_heads.safetensors")
-    assert (heads.saturation, heads.diagnostics, heads.digits) == (None, {}, {})
-
-
-def test_a_generation_of_format_1_is_read():
-    header, numbers = header_and_numbers(SAVED / "generation.safetensors", "attnx.generation")
-    loaded = attnx.GenerationExplanation.load(SAVED / "generation.safetensors")
-    assert list(loaded.methods) == header["methods"]
-    np.testing.assert_array_equal(loaded["rollout"], numbers["rollout"])
-    header["predictions"] = [with_no_rival(one) for one in header["predictions"]]
-    assert {key: loaded.to_dict()[key] for key in ("text", "predictions", "layer")} == {
-        key: header[key] for key in ("text", "predictions", "layer")
-    }
-    with pytest.raises(FileFormatError, match="holds no explanation that this attnx reads: it is an explained gener"):
-        attnx.Explanation.load(SAVED / "generation.safetensors")
-
-
-OLD_JSON = {
-    "probe": Probe,
-    "report": Report,
-}
-
-
-@pytest.mark.parametrize("name", OLD_JSON)
-def test_json_of_format_1_is_read(name):
-    text = (SAVED / f"{name}.json").read_text(encoding="utf-8")
-    written = json.loads(text)
-    written.pop("format", None)
-    read = OLD_JSON[name].from_json(text).to_dict()
-    assert as_far_as(written, read) == written  # what came later has its default
-
-
-def as_far_as(written, read):
-    """What was read, without the names that were not written."""
-    if not isinstance(written, dict):
-        return read
-    return {name: as_far_as(one, read[name]) for name, one in written.items()}
+        return json.loads(file.metadata()["attnx"]), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
 
 
 def spoiled(path, header):
@@ -104,9 +31,8 @@ NOT_EXPLANATIONS = {
     "broken header": lambda path: spoiled(path, {"attnx": "{"}),
     "no object": lambda path: spoiled(path, {"attnx": "[]"}),
     "another version": lambda path: spoiled(path, {"attnx": '{"format": 99, "methods": []}'}),
-    "half a header": lambda path: spoiled(path, {"attnx": '{"format": 1, "methods": ["raw"]}'}),
-    "half a new header": lambda path: spoiled(path, {"attnx": '{"format": 2, "kind": "explanation"}'}),
-    "missing numbers": lambda path: spoiled(path, {"attnx": '{"format": 1, "methods": ["rollout"]}'}),
+    "an older version": lambda path: spoiled(path, {"attnx": '{"format": 1, "kind": "explanation"}'}),
+    "half a new header": lambda path: spoiled(path, {"attnx": '{"format": 3, "kind": "explanation"}'}),
 }
 
 
@@ -120,15 +46,15 @@ def test_a_file_that_is_no_explanation_is_refused(kind, tmp_path):
 
 
 TAMPERED = {
-    "layers": [1],
     "positions": [],
     "position": 99,
     "words": [{"index": 0, "text": "x", "positions": [99], "segment": 0}],
     "text": ["a"],
-    "relevance": 5,
-    "references": {"gradient": {"attnx.tensor": "missing"}},
+    "attributions": 5,
+    "attributions.gradient.scores": {"attnx.tensor": "missing"},
+    "attributions.flow.layers": [1],
+    "attributions.flow.diagnostics": {"saturation": [0.5]},
     "prediction": {"label": "x"},
-    "diagnostics": {"flow": {"saturation": [0.5]}},
 }
 
 
@@ -137,7 +63,10 @@ def test_a_header_that_was_tampered_with_is_refused(field, tmp_path):
     path = tmp_path / "x.safetensors"
     examples.explanation().save(path)
     header, numbers = header_and_numbers(path)
-    save_file(numbers, path, metadata={"attnx": json.dumps(header | {field: TAMPERED[field]})})
+    *parents, name = field.split(".")
+    reduce(dict.__getitem__, parents, header)[name] = TAMPERED[field]
+    text = json.dumps(header)
+    save_file(numbers, path, metadata={"attnx": text, "attnx.sha256": storage._checksum(text, numbers)})
     with pytest.raises(FileFormatError):
         attnx.Explanation.load(path)
 

@@ -66,7 +66,7 @@ def test_the_cosine_and_its_grid_are_those_of_the_models_own_forward_in_either_o
     assert s.cosine == pytest.approx(wanted, abs=1e-6)
     assert s.grid.sum() == pytest.approx(wanted, abs=1e-6)
     assert s.grid_by == "lrp"
-    np.testing.assert_allclose(s.grid[:-1].sum(1), s.explanations[0].references["lrp"], atol=1e-6)
+    np.testing.assert_allclose(s.grid[:-1].sum(1), s.explanations[0]["lrp"], atol=1e-6)
     turned = attnx.explain_similarity(
         two_towers(family), Processor(), SENTENCE, PICTURE, score="cosine", references=("lrp",)
     )
@@ -82,13 +82,13 @@ def test_gradients_of_patches_and_words_are_those_of_the_score_by_hand(family, s
     boxes = [(8 * column, 8 * row) for row in range(4) for column in range(4)]
     wanted = [float(slopes[0, :, top : top + 8, left : left + 8].norm()) for left, top in boxes]
     picture, text = s.explanations
-    np.testing.assert_allclose(picture.references["gradient"][picture.content], wanted, rtol=1e-5)
+    np.testing.assert_allclose(picture["gradient"][picture.content], wanted, rtol=1e-5)
     assert max(wanted) > 1.1 * min(wanted)
     model = two_towers(family, "eager")
     table = token_table(model)
     rows = table(token_ids(family)).detach().requires_grad_()
     (slopes,) = torch.autograd.grad(scored(family, score, embeddings=rows), rows)
-    np.testing.assert_allclose(text.references["gradient"], slopes[0].norm(dim=-1).numpy(), rtol=1e-5)
+    np.testing.assert_allclose(text["gradient"], slopes[0].norm(dim=-1).numpy(), rtol=1e-5)
 
 
 @pytest.mark.parametrize(("family", "score"), BOTH)
@@ -107,23 +107,23 @@ def test_blank_out_is_the_fall_of_the_score_by_direct_runs(family, score):
             painted = pixels()
             painted[0, :, 8 * row : 8 * row + 8, 8 * column : 8 * column + 8] = gray[:, None, None]
             fall = whole - float(scored(family, score, pixel_values=painted))
-            assert picture.references["blankout"][place] == pytest.approx(fall, abs=1e-5)
+            assert picture["blankout"][place] == pytest.approx(fall, abs=1e-5)
         for place in text.content:
             blanked = token_ids(family)
             blanked[0, place] = TOKENIZER.mask_token_id
             fall = whole - float(scored(family, score, input_ids=blanked))
-            assert text.references["blankout"][place] == pytest.approx(fall, abs=1e-5)
+            assert text["blankout"][place] == pytest.approx(fall, abs=1e-5)
 
 
 @pytest.mark.parametrize(("family", "score"), BOTH)
 def test_the_value_path_adds_up_to_the_score(family, score):
     wanted = float(scored(family, score).detach())
     for one in explained(family, score).explanations:
-        facts = one.provenance["references"]["lrp"]
-        summed = one.references["lrp"].sum() + facts["biases"] + facts.get("sink", 0.0)
+        facts = one.attributions["lrp"].diagnostics
+        summed = one["lrp"].sum() + facts["biases"] + facts.get("sink", 0.0)
         assert facts["value"] == pytest.approx(wanted, abs=1e-6)
         assert summed == pytest.approx(wanted, abs=1e-6)
-        assert np.abs(one.references["lrp"][one.content]).max() > 1e-4
+        assert np.abs(one["lrp"][one.content]).max() > 1e-4
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -146,7 +146,7 @@ def test_rollout_is_that_of_the_tower_alone_and_a_note_says_so(family):
     )
     np.testing.assert_allclose(other.explanations[0]["rollout"], picture["rollout"])
     assert not np.allclose(other.explanations[0]["gradient_rollout"], picture["gradient_rollout"])
-    assert not np.allclose(other.explanations[0].references["lrp"], picture.references["lrp"])
+    assert not np.allclose(other.explanations[0]["lrp"], picture["lrp"])
 
 
 def test_a_tower_explained_by_itself_says_that_it_does_not_know_the_other_side():

@@ -73,7 +73,7 @@ def test_the_cosine_and_its_grid_are_those_of_the_models_own_embeddings(family, 
 @pytest.mark.parametrize(("family", "pooling"), CASES)
 def test_a_row_of_the_grid_adds_up_to_the_value_path_of_its_position(family, pooling):
     s = explained(family, pooling)
-    first, second = (one.references["lrp"] for one in s.explanations)
+    first, second = (one["lrp"] for one in s.explanations)
     np.testing.assert_allclose(s.grid[:-1].sum(1), first, atol=1e-6)
     np.testing.assert_allclose(s.grid[:, :-1].sum(0), second, atol=1e-6)
 
@@ -88,7 +88,7 @@ def test_blank_out_is_the_fall_of_the_cosine_by_direct_runs(family):
             blanked = ids.clone()
             blanked[0, place] = TOKENIZER.mask_token_id
             fall = s.cosine - float(cosine(embedding(family, "mean", input_ids=blanked), other))
-            assert s.explanations[0].references["blankout"][place] == pytest.approx(fall, abs=1e-6)
+            assert s.explanations[0]["blankout"][place] == pytest.approx(fall, abs=1e-6)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -98,7 +98,7 @@ def test_gradients_are_those_of_the_cosine_by_hand(family):
     values = model(family).get_input_embeddings()(ids).detach().requires_grad_()
     other = embedding(family, "mean", A).detach()
     (slopes,) = torch.autograd.grad(cosine(embedding(family, "mean", inputs_embeds=values), other), values)
-    found = s.explanations[1].references["gradient"]
+    found = s.explanations[1]["gradient"]
     np.testing.assert_allclose(found, slopes[0].norm(dim=-1).numpy(), rtol=1e-6)
     assert s.grid is None
 
@@ -130,7 +130,7 @@ def test_methods_about_the_answer_know_the_other_text():
     two = attnx.explain_similarity(model("bert"), TOKENIZER, A, "hello world", pooling="cls").explanations[0]
     assert not np.allclose(one["gradient_rollout"], two["gradient_rollout"])
     np.testing.assert_allclose(one["rollout"], two["rollout"])
-    assert one.first == "lrp"
+    assert one.methods[0] == "lrp"
 
 
 def test_pooling_is_read_beside_the_checkpoint_or_asked_for(tmp_path):

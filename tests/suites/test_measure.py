@@ -13,6 +13,7 @@ from attnx.benchmarks.result import SuiteTable
 from attnx.errors import ArgumentError, ChoiceError, InputError
 from attnx.pipeline import Request
 from tests import verb_number_zoo, zoo
+from tests.made import with_scores
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +66,6 @@ def test_numbers_that_are_not_finite_have_no_rank():
 
 
 def test_a_method_that_refuses_does_not_take_the_others_with_it(monkeypatch):
-    from dataclasses import replace
 
     from attnx.errors import CostError
     from attnx.methods import METHODS
@@ -75,7 +75,7 @@ def test_a_method_that_refuses_does_not_take_the_others_with_it(monkeypatch):
     def refuse(graph, asked):
         raise CostError("not today")
 
-    METHODS.add("lazy", replace(row, name="lazy", relevance=refuse))
+    METHODS.add("lazy", with_scores(row, name="lazy", relevance=refuse))
     try:
         found = attnx.benchmark(suites="recall", methods=["lazy", "raw"], rows=2, progress=False)
     finally:
@@ -85,7 +85,6 @@ def test_a_method_that_refuses_does_not_take_the_others_with_it(monkeypatch):
 
 
 def test_the_record_speaks_of_all_that_was_measured():
-    from dataclasses import replace
 
     from attnx.errors import CostError
     from attnx.methods import METHODS
@@ -93,7 +92,7 @@ def test_the_record_speaks_of_all_that_was_measured():
     def refuse(graph, asked):
         raise CostError("not today")
 
-    METHODS.add("lazy", replace(METHODS["raw"], name="lazy", relevance=refuse))
+    METHODS.add("lazy", with_scores(METHODS["raw"], name="lazy", relevance=refuse))
     try:
         found = attnx.benchmark(
             suites="recall",

@@ -70,7 +70,7 @@ def test_gradients_are_those_of_the_targets_logit_by_hand(head, family):
     ids = heads.encoded(head, family, choice)["input_ids"].reshape(1, -1)
     values = heads.model(head, family).get_input_embeddings()(ids).detach().requires_grad_()
     (slopes,) = torch.autograd.grad(direct(head, family, e, inputs_embeds=values), values)
-    np.testing.assert_allclose(e.references["gradient"], slopes[0].norm(dim=-1).numpy(), rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(e["gradient"], slopes[0].norm(dim=-1).numpy(), rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize(("head", "family"), CASES)
@@ -84,16 +84,16 @@ def test_blank_out_is_the_fall_of_the_targets_logit_by_direct_runs(head, family)
             blanked = ids.clone()
             blanked[..., place] = TOKENIZER.mask_token_id
             fall = before - float(direct(head, family, e, input_ids=blanked))
-            assert e.references["blankout"][place] == pytest.approx(fall, abs=1e-5)
+            assert e["blankout"][place] == pytest.approx(fall, abs=1e-5)
 
 
 @pytest.mark.parametrize(("head", "family"), CASES)
 def test_value_path_adds_up_to_the_targets_score(head, family):
     e = explained(head, family, references={"lrp": {"score": "logit"}})
-    facts = e.provenance["references"]["lrp"]
+    facts = e.attributions["lrp"].diagnostics
     with torch.no_grad():
         assert facts["value"] == pytest.approx(float(direct(head, family, e)), abs=1e-6)
-    assert e.references["lrp"].sum() + facts["biases"] == pytest.approx(facts["value"], abs=1e-9)
+    assert e["lrp"].sum() + facts["biases"] == pytest.approx(facts["value"], abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -117,8 +117,8 @@ def test_a_contrast_is_the_difference_of_two_targets(head, family):
     both = explained(head, family, target=pair, **how)
     first, second = (explained(head, family, target=one, **how) for one in pair)
     # Words of a choice do nothing to another choice, whose number stands fixed.
-    other = 0 if head == "choice" else second.references["blankout"]
-    np.testing.assert_allclose(both.references["blankout"], first.references["blankout"] - other, atol=1e-5)
+    other = 0 if head == "choice" else second["blankout"]
+    np.testing.assert_allclose(both["blankout"], first["blankout"] - other, atol=1e-5)
     assert both.prediction.against == second.prediction.label
 
 
@@ -149,7 +149,7 @@ def test_each_number_of_a_span_and_of_a_choice_is_its_definition(head, kind, pai
     expected = (
         float(numbers[wanted] - numbers[rival]) if pair else alone if kind == "margin" else float(numbers[wanted])
     )
-    assert e.provenance["references"]["blankout"]["before"] == pytest.approx(expected, abs=1e-5)
+    assert e.attributions["blankout"].diagnostics["before"] == pytest.approx(expected, abs=1e-5)
 
 
 def test_spans_are_counted_through_a_triangle_whatever_the_length():
@@ -192,7 +192,7 @@ def test_deleted_words_move_a_span_along():
         before = float(direct("span", "bert", e))
         output = heads.model("span", "bert")(**inputs)
     after = float(output.start_logits[0, e.prediction.span[0] - 1] + output.end_logits[0, e.prediction.span[1] - 1])
-    assert e.references["blankout"][gone] == pytest.approx(before - after, abs=1e-5)
+    assert e["blankout"][gone] == pytest.approx(before - after, abs=1e-5)
 
 
 def test_a_choice_is_asked_for_by_its_text_and_its_words_are_explained():

@@ -8,6 +8,7 @@ import numpy as np
 
 from attnx.adapters import Position, group_words
 from attnx.results import Explanation
+from tests.made import explanation as made_explanation
 
 
 def explanation(*tokens: str, scores: Sequence[float] | None = None, layers: int = 1) -> Explanation:
@@ -16,4 +17,6 @@ def explanation(*tokens: str, scores: Sequence[float] | None = None, layers: int
     positions, words = group_words(made, None)
     last = np.array([0.5, *(scores or [0.5 / len(tokens)] * len(tokens))])
     rows = np.array([last / 2 ** (layers - layer) for layer in range(1, layers + 1)])
-    return Explanation(positions, words, position=0, layers=tuple(range(1, layers + 1)), relevance={"rollout": rows})
+    return made_explanation(
+        positions, words, position=0, layers=tuple(range(1, layers + 1)), relevance={"rollout": rows}
+    )

@@ -34,7 +34,7 @@ def test_attention_is_the_models_own(each):
 
 def test_other_methods_take_the_same_place(each):
     (first, *_) = each.to_bertviz("rollout")["attention"]
-    torch.testing.assert_close(first[0], torch.tensor(each.maps["rollout"][0]))
+    torch.testing.assert_close(first[0], torch.tensor(each.attributions["rollout"].matrices[0]))
 
 
 def test_merged_heads_are_one_head():
@@ -79,7 +79,7 @@ def test_bertviz_draws_it(each, view):
     page = getattr(bertviz, view)(**each.to_bertviz(), html_action="return").data
     assert '"cabinets"' in page
     drawn = re.search(r'"attn": \[\[\[\[([\d.e-]+),', page).group(1)
-    assert float(drawn) == pytest.approx(float(each.maps["raw"][0, 0, 0, 0]), abs=1e-6)
+    assert float(drawn) == pytest.approx(float(each.attributions["raw"].matrices[0, 0, 0, 0]), abs=1e-6)
 
 
 def test_the_words_have_their_scores_scaled_to_the_strongest():

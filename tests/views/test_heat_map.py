@@ -1,13 +1,12 @@
 """Layers × positions, the last layer on top."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
 import attnx
 from attnx.errors import ChoiceError
 from tests import zoo
+from tests.made import with_scores
 from tests.views.rows import explanation
 
 
@@ -43,8 +42,8 @@ def test_one_head_or_the_mean_of_all():
 
 
 def test_a_reference_has_no_layers():
-    one = dataclasses.replace(explanation("key", "to"), references={"occlusion": np.array([0.0, -0.3, 0.1])})
-    with pytest.raises(ChoiceError, match="'occlusion' is not known"):
+    one = with_scores(explanation("key", "to"), references={"occlusion": np.array([0.0, -0.3, 0.1])})
+    with pytest.raises(ChoiceError, match="occlusion has no layers"):
         one.plot_layers("occlusion")
 
 

@@ -13,6 +13,7 @@ from attnx.errors import InputError
 from attnx.views import plots as layered_graph
 from attnx.views.plots import HIGHLIGHT, MOST_POSITIONS, THICKEST
 from tests import zoo
+from tests.made import with_scores
 from tests.views.rows import explanation
 
 
@@ -31,7 +32,7 @@ def lines(axes):
 @pytest.mark.parametrize("method", ["raw", "rollout", "flow"])
 def test_width_is_the_share_of_the_relevance(whole, method):
     widths, _ = lines(whole.plot_graph(method))
-    shares = whole.maps[method] / whole.maps[method].sum(-1, keepdims=True)
+    shares = whole.attributions[method].matrices / whole.attributions[method].matrices.sum(-1, keepdims=True)
     for ((layer, key), (_, query)), width in widths.items():
         assert width == pytest.approx(THICKEST * shares[layer, query, key] / shares.max(), rel=1e-5)
     assert len(widths) == (shares > layered_graph.FAINTEST * shares.max()).sum()
@@ -51,7 +52,7 @@ def test_nodes_have_their_tokens_and_columns_their_layers(whole):
 
 def test_one_layer_of_raw_attention_stands_on_the_one_below():
     one = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key", all_queries=True, layer=2)
-    below = {name: one.plot_graph(name).get_xticklabels()[0].get_text() for name in one.methods}
+    below = {name: one.plot_graph(name).get_xticklabels()[0].get_text() for name in ("raw", "rollout", "flow")}
     assert below == {"raw": "1", "rollout": "input", "flow": "input"}
 
 
@@ -63,7 +64,7 @@ def test_without_maps_it_says_how_to_get_them(explained):
 def large(length):
     scores = np.arange(1, length).tolist()
     made = explanation(*(f"t{number}" for number in range(1, length)), scores=scores)
-    return dataclasses.replace(made, maps={"rollout": np.full((1, length, length), 1 / length)})
+    return with_scores(made, maps={"rollout": np.full((1, length, length), 1 / length)})
 
 
 def test_many_positions_are_reduced_to_those_that_matter_and_it_says_so():

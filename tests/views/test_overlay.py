@@ -1,7 +1,5 @@
 """Relevance over the picture: at its size, in its place, in colours that everybody can read."""
 
-from dataclasses import replace
-
 import matplotlib
 import numpy as np
 import pytest
@@ -15,6 +13,7 @@ from attnx.views import image_panels, overlay
 from attnx.views.image import COLOURS, colour_map, heat, layer_strip
 from attnx.views.terminal import STOPS_AGAINST, STOPS_FOR
 from tests import zoo
+from tests.made import with_scores
 
 CROP = hf.BitImageProcessor(size={"shortest_edge": 40}, crop_size={"height": 32, "width": 32})
 
@@ -162,7 +161,7 @@ def test_panels_show_the_picture_and_every_method_and_reference():
     e = attnx.explain(model, CROP, photo(), references=("gradient", "blankout"))
     assert "Spearman's rank correlation over 16 patches: " in e.verdict
     titles = [ax.get_title().split("\n")[0] for ax in image_panels(e).axes]
-    assert titles[:6] == ["image", "raw, layer 3", "rollout, layer 3", "flow, layer 3", "gradient", "blankout"]
+    assert titles[:6] == ["image", "gradient", "blankout", "rollout, layer 3", "raw, layer 3", "flow, layer 3"]
     shown = [np.asarray(ax.images[0].get_array()) for ax in image_panels(e, ["gradient"]).axes[:2]]
     np.testing.assert_array_equal(shown[1], np.asarray(overlay(e, "gradient", bar=False)))
     with pytest.raises(ChoiceError, match="gradient"):
@@ -178,7 +177,7 @@ def test_the_strip_has_a_panel_for_each_layer(explanation):
 
 def test_plot_of_an_image_is_its_panels_or_one_overlay(explanation):
     titles = [ax.get_title().split("\n")[0] for ax in explanation.plot().axes]
-    assert titles[:4] == ["image", "raw, layer 3", "rollout, layer 3", "flow, layer 3"]
+    assert titles[:4] == ["image", "rollout, layer 3", "raw, layer 3", "flow, layer 3"]
     axes = Figure().subplots()
     assert explanation.plot("flow", 2, ax=axes) is axes
     expected = np.asarray(explanation.overlay("flow", 2, bar=False))
@@ -195,7 +194,7 @@ def two_sided(explanation):
     """Patch 6 supports the target, patch 7 opposes it as much, all others have nothing."""
     scores = np.zeros((3, len(explanation.positions)))
     scores[:, 6], scores[:, 7] = 0.5, -0.5
-    return replace(explanation, relevance={"rollout": scores, "raw": abs(scores)}, signed=frozenset({"rollout"}))
+    return with_scores(explanation, relevance={"rollout": scores, "raw": abs(scores)}, signed=frozenset({"rollout"}))
 
 
 def centre(picture, position):
@@ -231,6 +230,6 @@ def test_panels_of_signed_scores_have_two_colours_and_their_own_bar(explanation)
 
 def test_signed_scores_that_are_all_zero_have_the_colour_of_nothing():
     black = attnx.explain(zoo.model("vit"), CROP, Image.new("RGB", (120, 80)), position=0)
-    nothing = replace(black, relevance={"rollout": 0 * black["rollout"]}, signed=frozenset({"rollout"}))
+    nothing = with_scores(black, relevance={"rollout": 0 * black["rollout"]}, signed=frozenset({"rollout"}))
     drawn = nothing.overlay("rollout", bar=False)
     np.testing.assert_allclose(centre(drawn, nothing.positions[6]), 0.65 * np.array(STOPS_FOR[0][1]), atol=2)

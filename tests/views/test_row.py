@@ -10,6 +10,7 @@ from attnx.errors import ChoiceError, InputError
 from attnx.views import colour_map
 from attnx.views.explanation import MOST_BARS
 from attnx.views.terminal import AGAINST, FOR
+from tests.made import with_scores
 from tests.views.rows import explanation
 
 SIGNED = frozenset({"occlusion"})
@@ -44,9 +45,7 @@ def test_a_strip_has_the_same_numbers(explained):
 
 
 def test_a_reference_has_its_bars_and_colours_on_both_sides_of_zero():
-    signed = dataclasses.replace(
-        explanation("key", "to"), references={"occlusion": np.array([0.0, -0.3, 0.1])}, signed=SIGNED
-    )
+    signed = with_scores(explanation("key", "to"), references={"occlusion": np.array([0.0, -0.3, 0.1])}, signed=SIGNED)
     axes = signed.plot("occlusion")
     assert [bar.get_width() for bar in axes.patches] == [-0.3, 0.1]
     assert axes.get_title(loc="left") == "occlusion, measured on the model"
@@ -79,9 +78,7 @@ def test_what_is_not_known_is_named(explained):
 
 
 def test_what_speaks_against_has_a_colour_of_its_own_and_a_legend():
-    one = dataclasses.replace(
-        explanation("key", "to"), references={"occlusion": np.array([0.0, -0.3, 0.1])}, signed=SIGNED
-    )
+    one = with_scores(explanation("key", "to"), references={"occlusion": np.array([0.0, -0.3, 0.1])}, signed=SIGNED)
     axes = one.plot("occlusion")
     colours = [to_hex(bar.get_facecolor()) for bar in axes.patches]
     assert colours == [AGAINST, FOR]
@@ -108,7 +105,7 @@ def test_the_verdict_stands_beneath():
 
 def test_a_signed_row_without_anything_against_is_drawn_as_signed():
     scores = np.array([0.0, 0.3, 0.1])
-    one = dataclasses.replace(explanation("key", "to"), references={"occlusion": scores}, signed=SIGNED)
+    one = with_scores(explanation("key", "to"), references={"occlusion": scores}, signed=SIGNED)
     assert one.plot("occlusion").get_legend() is not None
     (strip,) = one.plot("occlusion", kind="heat").images
     assert strip.get_clim() == (-0.3, 0.3)

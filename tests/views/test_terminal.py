@@ -16,6 +16,7 @@ from attnx.views.terminal import MOST_WORDS, coloured, coloured_layers
 from attnx.views.text import plain, plain_layers
 from tests import zoo
 from tests.children import attnx_command
+from tests.made import with_scores
 from tests.views.rows import explanation
 
 
@@ -55,7 +56,7 @@ def test_every_method_is_a_row():
 
 def with_reference(*scores):
     one = explanation(*(f"word{number}" for number in range(len(scores))))
-    return dataclasses.replace(one, references={"occlusion": np.array([0.0, *scores])})
+    return with_scores(one, references={"occlusion": np.array([0.0, *scores])})
 
 
 def test_a_reference_is_a_row_beside_the_methods():
@@ -77,7 +78,7 @@ def test_the_legend_of_a_signed_row_has_both_sides_though_nothing_speaks_against
 
 
 def signed(*scores):
-    return dataclasses.replace(with_reference(*scores), signed=frozenset({"occlusion"}), first="occlusion")
+    return with_scores(with_reference(*scores), signed=frozenset({"occlusion"}), first="occlusion")
 
 
 def test_the_best_words_say_for_or_against_and_the_strongest_against_is_among_them():

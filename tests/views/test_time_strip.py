@@ -33,7 +33,7 @@ def test_all_names_have_a_strip_under_the_sound(explanation):
     figure = explanation.plot()
     assert len(figure.axes) == 1 + 3
     bars = figure.axes[1].patches
-    first = explanation.scores(explanation.names[0])
+    first = explanation.scores(explanation.methods[0])
     np.testing.assert_allclose([one.get_height() for one in bars], sums(explanation, first), rtol=1e-6)
     assert bars[1].get_x() == pytest.approx(times(explanation)[1][0])
 

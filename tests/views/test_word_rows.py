@@ -1,17 +1,16 @@
 """Rows of scores by word, and what is left of a long text."""
 
-import dataclasses
-
 import numpy as np
 
 from attnx.views import reduction_note, strongest
 from attnx.views.text import GAP, layer_rows, named_rows
+from tests.made import with_scores
 from tests.views.rows import explanation
 
 
 def test_each_method_is_on_its_own_scale():
     one = explanation("key", "to", scores=[0.4, 0.1])
-    two = dataclasses.replace(one, relevance={**one.relevance, "flow": np.array([[1.0, 2.0, 4.0]])})
+    two = with_scores(one, relevance={"rollout": one["rollout"], "flow": np.array([[1.0, 2.0, 4.0]])})
     np.testing.assert_allclose(named_rows(two, two.methods).shares, [[1, 0.25], [0.5, 1]])
 
 

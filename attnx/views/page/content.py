@@ -14,7 +14,16 @@ import numpy as np
 from attnx.adapters import Audio, Position
 from attnx.attention import layer_name
 from attnx.errors import InputError
-from attnx.results import Explanation, OfExplanations, Result, compared_over, extent_of, rank_correlation
+from attnx.results import (
+    Explanation,
+    OfExplanations,
+    Result,
+    compared_over,
+    extent_of,
+    layered,
+    rank_correlation,
+    unlayered,
+)
 from attnx.views.audio import banded, envelope, spectrum, written_words
 from attnx.views.table import TextBlock
 
@@ -99,9 +108,11 @@ def content(explanations: Sequence[Explanation]) -> list[dict[str, Any]]:
 
 
 def _result(explanation: Explanation, results: int) -> dict[str, Any]:
-    heads = max(scores.shape[1] if scores.ndim == 3 else 0 for scores in explanation.relevance.values())
+    heads = max(
+        scores.shape[1] if scores.ndim == 3 else 0 for scores in map(explanation.__getitem__, layered(explanation))
+    )
     length, count = len(explanation.positions), len(explanation.layers)
-    numbers = length * len(explanation.methods)
+    numbers = length * len(layered(explanation))
     kept = kept_layers(count, numbers * (_BYTES_A_NUMBER + heads * _BYTES_A_PACKED), results)
     layers = [explanation.layers[index] for index in kept]
     notes = list(explanation.notes)
@@ -121,19 +132,21 @@ def _result(explanation: Explanation, results: int) -> dict[str, Any]:
         "words": _words(explanation),
         "layers": layers,
         "layer_names": _levels(explanation, layers),
-        "first": explanation.row_name(),
-        "method": explanation.default_method,
+        "first": explanation.methods[0],
+        "method": next(iter(layered(explanation)), explanation.methods[0]),
         "relevance": {
-            name: [_rounded(explanation.scores(name, layer)) for layer in layers] for name in explanation.methods
+            name: [_rounded(explanation.scores(name, layer)) for layer in layers] for name in layered(explanation)
         },
         "heads": None if not heads else _heads(explanation, kept, heads),
         "maps": maps,
         "prediction": _prediction(explanation),
-        "references": {name: [float(score) for score in scores] for name, scores in explanation.references.items()},
+        "references": {name: explanation[name].tolist() for name in unlayered(explanation)},
         "causal": explanation.causal,
-        "signed": sorted(explanation.signed),
-        "digits": dict(explanation.digits),
-        "local": sorted(explanation.local),
+        "signed": sorted(name for name, scores in explanation.attributions.items() if scores.signed),
+        "digits": {
+            name: scores.precision for name, scores in explanation.attributions.items() if scores.precision is not None
+        },
+        "local": sorted(name for name, scores in explanation.attributions.items() if scores.single_layer),
         "notes": notes,
     }
 
@@ -193,15 +206,22 @@ def _words(explanation: Explanation) -> list[dict[str, Any]]:
 
 
 def _heads(explanation: Explanation, kept: list[int], heads: int) -> dict[str, Any]:
-    each = {name: scores[kept] for name, scores in explanation.relevance.items() if scores.ndim == 3}
+    each = {name: explanation[name][kept] for name in layered(explanation) if explanation[name].ndim == 3}
     return {"count": heads, "relevance": {name: packed(scores, "<f4") for name, scores in each.items()}}
 
 
+def matrices_of(explanation: Explanation) -> dict[str, Array]:
+    """Method → the rows of all positions, where they were kept."""
+    each = {name: attribution.matrices for name, attribution in explanation.attributions.items()}
+    return {name: matrices for name, matrices in each.items() if matrices is not None}
+
+
 def _maps(explanation: Explanation, kept: list[int], results: int, notes: list[str]) -> dict[str, Any] | None:
-    if not explanation.maps:
+    matrices = matrices_of(explanation)
+    if not matrices:
         return None
     # Where every head was kept, a row that is clicked on is their mean.
-    maps = {name: (array.mean(1) if array.ndim == 4 else array)[kept] for name, array in explanation.maps.items()}
+    maps = {name: (array.mean(1) if array.ndim == 4 else array)[kept] for name, array in matrices.items()}
     length = len(explanation.positions)
     edges = kept_edges(len(maps) * len(kept) * length, length, MAP_BYTES / results)
     if edges == 0:
@@ -286,14 +306,14 @@ def _explanations(result: Result) -> list[tuple[str, Explanation]]:
 
 def correlation(explanation: Explanation, name: str, other: str, layer: int) -> float:
     """Spearman's of two methods at a layer, or of one with a reference; NaN where undefined."""
-    digits = explanation.digits
+    first, second = explanation.attributions[name], explanation.attributions[other]
     array = rank_correlation(
         explanation.scores(name, layer),
         explanation.scores(other, layer),
         compared_over(explanation, name, other),
-        digits.get(name),
-        digits.get(other),
-        both_signed={name, other} <= explanation.signed,
+        first.precision,
+        second.precision,
+        both_signed=first.signed and second.signed,
     )
     return float(array)
 

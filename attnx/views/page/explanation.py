@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from attnx.results import SHARES, VIEWS, Array, Explanation, line, weightiest
+from attnx.results import SHARES, VIEWS, Array, Explanation, layered, line, record_of, unlayered, weightiest
 from attnx.views.page.content import (
     LEVELS,
     PlainTable,
@@ -18,6 +18,7 @@ from attnx.views.page.content import (
     Shown,
     correlation,
     kept_layers_and_edges,
+    matrices_of,
     number,
     picture,
     share_of_strongest,
@@ -51,7 +52,7 @@ def _streams(explanation: Explanation, layers: list[int]) -> dict[str, Any]:
     if "output" not in explanation.sequences:
         return {"front": None, "split": {}}
     name, length = next(iter(explanation.sequences.items()))
-    chains = [method for method in explanation.methods if method not in explanation.local]
+    chains = [method for method in layered(explanation) if not explanation.attributions[method].single_layer]
     split = {method: [explanation.split_by_residual(method, layer) for layer in layers] for method in chains}
     return {"front": {"name": name, "length": length}, "split": split}
 
@@ -121,15 +122,19 @@ def trust_section(shown: Shown) -> dict[str, Any] | None:
 def _facts(explanation: Explanation, layers: list[int]) -> dict[str, Any]:
     kept = [explanation.layers.index(layer) for layer in layers]
     return {
-        "said": {name: [_said(explanation, name, layer) for layer in layers] for name in explanation.methods}
-        | {name: [_said(explanation, name, None)] for name in explanation.references},
+        "said": {name: [_said(explanation, name, layer) for layer in layers] for name in layered(explanation)}
+        | {name: [_said(explanation, name, None)] for name in unlayered(explanation)},
         "between": _between_methods(explanation, layers),
         "diagnostics": {
-            method: {name: [numbers[index] for index in kept] for name, numbers in diagnostic.items()}
-            for method, diagnostic in explanation.diagnostics.items()
+            method: {
+                name: [numbers[index] for index in kept]
+                for name, numbers in explanation.attributions[method].diagnostics.items()
+                if isinstance(numbers, (list, tuple))
+            }
+            for method in layered(explanation)
         },
-        "accounts": dict(accounts(explanation, explanation.names)),
-        "named": {name: blanked_name(explanation.provenance, name) for name in explanation.references},
+        "accounts": dict(accounts(explanation, explanation.methods)),
+        "named": {name: blanked_name(record_of(explanation), name) for name in unlayered(explanation)},
         "sink": None if explanation.sink is None else [explanation.sink[index] for index in kept],
         "sinkName": _sink_name(explanation),
     }
@@ -158,7 +163,7 @@ def _between_methods(explanation: Explanation, layers: list[int]) -> list[dict[s
     """Spearman's correlation of each two methods at each layer, special tokens left out; None where undefined."""
     return [
         {"between": [name, other], "layers": [number(correlation(explanation, name, other, layer)) for layer in layers]}
-        for name, other in combinations(explanation.methods, 2)
+        for name, other in combinations(layered(explanation), 2)
     ]
 
 
@@ -205,7 +210,7 @@ def head_view_section(shown: Shown) -> dict[str, Any] | None:
 
 def _heads(explanation: Explanation, room: float) -> dict[str, Any] | None:
     """Layer × head × query × key of each method; `layers` are indices into those of the explanation."""
-    maps = {name: array for name, array in (explanation.maps or {}).items() if array.ndim == 4}
+    maps = {name: array for name, array in matrices_of(explanation).items() if array.ndim == 4}
     if not maps:
         return None
     count, heads, length, _ = next(iter(maps.values())).shape
@@ -234,7 +239,7 @@ def _left_out(maps: dict[str, Array], layers: list[int], count: int, edges: int,
 
 def agreement_section(shown: Shown) -> dict[str, Any] | None:
     """Of each result: reference → method → Spearman's correlation at each layer, with signs where both have one."""
-    if not any(explanation.references for explanation in shown.explanations):
+    if not any(unlayered(explanation) for explanation in shown.explanations):
         return None
     pairs = zip(shown.explanations, shown.contents, strict=True)
     return {"results": [_with_references(explanation, content["layers"]) for explanation, content in pairs]}
@@ -244,9 +249,9 @@ def _with_references(explanation: Explanation, layers: list[int]) -> dict[str, A
     return {
         name: {
             method: [number(correlation(explanation, method, name, layer)) for layer in layers]
-            for method in explanation.methods
+            for method in layered(explanation)
         }
-        for name in explanation.references
+        for name in unlayered(explanation)
     }
 
 

@@ -10,8 +10,8 @@ import pytest
 import attnx
 from attnx.adapters import Position, group_words
 from attnx.evaluation import Faithfulness
-from attnx.results import Explanation
 from tests import zoo
+from tests.made import explanation as made_explanation
 
 TEXT = "The key to the cabinets, unaffordable!"
 
@@ -90,7 +90,7 @@ def made(*tokens, layers=2, maps=False, scores=None, heads=None):
     rows = whole[:, 0] if scores is None else np.tile([0.0, *scores], (layers, 1))
     if heads is not None:
         rows = random.dirichlet(np.full(length, 0.3), size=(layers, heads))
-    return Explanation(
+    return made_explanation(
         positions,
         words,
         position=0,

@@ -9,6 +9,7 @@ import pytest
 import attnx
 from attnx.pipeline import load
 from tests import zoo
+from tests.made import with_scores
 from tests.results import examples
 from tests.views.page.conftest import faithful, made
 
@@ -71,7 +72,7 @@ def test_a_click_on_a_word_explains_its_own_row(opened, explanation):
     tab.locator("#back").wait_for()
     tab.mouse.move(0, 0)
     place = explanation.words[1].positions[0]
-    row = explanation.maps["rollout"][-1, place]
+    row = explanation.attributions["rollout"].matrices[-1, place]
     assert scores(tab) == pytest.approx([row[list(one.positions)].sum() for one in explanation.words], abs=1e-6)
     tab.get_by_role("button", name="Back to the explained position").click()
     tab.locator("#back").wait_for(state="hidden")
@@ -179,7 +180,7 @@ def test_a_picker_goes_through_several_results(opened, explanation):
 
 
 def with_reference(seed, *tokens):
-    return replace(made(*tokens), references={"gradient": np.random.default_rng(seed).normal(size=len(tokens) + 1)})
+    return with_scores(made(*tokens), references={"gradient": np.random.default_rng(seed).normal(size=len(tokens) + 1)})
 
 
 def test_a_reference_is_shown_like_a_method(opened):
@@ -187,8 +188,8 @@ def test_a_reference_is_shown_like_a_method(opened):
     tab = opened(one)
     tab.get_by_role("radiogroup", name="Reference").first.get_by_role("radio", name="gradient").click()
     tab.locator("#readout", has_text="by gradient").wait_for()
-    assert scores(tab) == pytest.approx(one.references["gradient"][1:].tolist())
-    against = [score < 0 for score in one.references["gradient"][1:]]
+    assert scores(tab) == pytest.approx(one["gradient"][1:].tolist())
+    against = [score < 0 for score in one["gradient"][1:]]
     marks = [one.get_attribute("class").split() for one in tab.locator("#reading .word").all()]
     assert ["opposes" in classes for classes in marks] == against
     assert "by rollout" in tab.locator("#graph-lead").inner_text()
@@ -231,7 +232,7 @@ def test_known_answers_are_a_table_with_a_number_for_each_cell_that_has_one(open
 
 def test_a_choice_that_draws_its_table_anew_keeps_the_keyboard(opened):
     several = [replace(with_reference(seed, *"abcdef"), text=str(seed)) for seed in range(5)]
-    both = [replace(one, references={**one.references, "blankout": np.arange(7.0)}) for one in several]
+    both = [with_scores(one, references={**one.references, "blankout": np.arange(7.0)}) for one in several]
     tab = opened(both)
     for section in ("#summary", "#agreement"):
         tab.locator(section).get_by_role("radio", name="gradient").focus()
@@ -252,9 +253,9 @@ def test_a_head_of_the_grid_is_shown_in_the_whole_page(opened):
 
 
 def test_a_head_atlas_is_a_grid_for_each_reference(opened):
-    raw = made(*"abcd", heads=4).relevance["rollout"]
-    one = replace(made(*"abcd", heads=4), references={"gradient": np.array([0, 3.0, 1, 2, 4])})
-    atlas = attnx.HeadAtlas.of([replace(one, relevance={"raw": raw, "rollout": one["rollout"]})])
+    raw = made(*"abcd", heads=4)["rollout"]
+    one = with_scores(made(*"abcd", heads=4), references={"gradient": np.array([0, 3.0, 1, 2, 4])})
+    atlas = attnx.HeadAtlas.of([with_scores(one, relevance={"raw": raw, "rollout": one["rollout"]})])
     tab = opened(atlas)
     tab.get_by_role("radio", name="gradient").click()
     for head in range(4):
@@ -311,7 +312,7 @@ def test_results_of_every_kind_share_a_page(opened):
 
 
 def test_trust_reads_what_methods_say_of_themselves(opened):
-    one = replace(
+    one = with_scores(
         made(*"abcdef"),
         diagnostics={"flow": {"saturation": (0.2, 0.9)}},
         local=frozenset({"rollout"}),
@@ -330,7 +331,9 @@ def test_trust_reads_what_methods_say_of_themselves(opened):
 
 def test_the_panel_says_what_the_verdict_says_of_each_row_and_advises_no_method(opened):
     base = made(*"abcdef", scores=[0.1, 0.1, 0.2, 0.1, 0.4, 0.1])
-    one = replace(base, references={"blankout": np.array([0, 0, 0, 0.1, 0, 0.9, 0.05])}, target_specific=frozenset())
+    one = with_scores(
+        base, references={"blankout": np.array([0, 0, 0, 0.1, 0, 0.9, 0.05])}, target_specific=frozenset()
+    )
     tab = opened(one)
     for method in one.methods:
         tab.get_by_role("radiogroup", name="Method").get_by_role("radio", name=method).click()
@@ -365,7 +368,7 @@ def test_a_telephone_needs_no_scrolling_sideways(opened):
     names = ("raw", "rollout", "flow", "gradient_rollout", "alti")
     base = made(*"abcdef")
     row = base["rollout"]
-    one = replace(
+    one = with_scores(
         base,
         relevance={name: row.copy() for name in names},
         references={name: row[-1].copy() for name in ("integrated_gradients", "lrp", "blankout", "gradient")},
@@ -376,7 +379,7 @@ def test_a_telephone_needs_no_scrolling_sideways(opened):
 
 def test_the_agreement_table_opens_on_the_layer_that_is_shown(opened):
     deep = made(*"abcdef", layers=30)
-    tab = opened(replace(deep, references={"gradient": np.arange(7.0)}))
+    tab = opened(with_scores(deep, references={"gradient": np.arange(7.0)}))
     seen = """layer => {
       const box = document.querySelector("#agreement .scroll").getBoundingClientRect();
       const column = document.querySelectorAll("#agreement thead th")[layer].getBoundingClientRect();
@@ -400,7 +403,7 @@ def test_content_alone_leaves_punctuation_without_colour(opened):
 
 
 def test_signed_scores_have_a_legend_with_two_ends(opened):
-    one = replace(with_reference(0, *"abcdef"), signed=frozenset({"gradient"}), first="gradient")
+    one = with_scores(with_reference(0, *"abcdef"), signed=frozenset({"gradient"}), first="gradient")
     tab = opened(one)
     assert tab.locator("#legend").inner_text().split("\n")[0] == "opposes"
     assert any(text.endswith(" opposes") for text in tab.locator("#best .number").all_inner_texts())
@@ -432,7 +435,7 @@ def test_a_table_of_the_paper_is_a_table_in_the_page(opened):
 
 def test_the_account_of_a_method_stands_at_its_last_layer_alone(opened):
     told = {"methods": {"rollout": {"account": "1.5 = words 1.2, biases 0.3"}}}
-    tab = opened(replace(made("key", "to", layers=2), provenance=told))
+    tab = opened(with_scores(made("key", "to", layers=2), diagnostics=told["methods"]))
     assert "1.5 = words 1.2" in tab.locator("#trust-body").inner_text()
     tab.locator("#layer").press("ArrowLeft")
     tab.locator("#readout", has_text="at layer 1").wait_for()
@@ -445,4 +448,4 @@ def test_a_signed_row_without_anything_against_has_no_meter_of_special_tokens(op
 
     one = made("key", "to")
     assert "special tokens receive" in meters(one)
-    assert "special tokens receive" not in meters(replace(one, signed=frozenset({"rollout"})))
+    assert "special tokens receive" not in meters(with_scores(one, signed=frozenset({"rollout"})))

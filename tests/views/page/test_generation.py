@@ -10,6 +10,8 @@ from attnx.adapters import Position, group_words
 from attnx.demo_models.dates import load_demo
 from attnx.targets import Prediction
 from tests import zoo
+from tests.made import generation as made_generation
+from tests.made import with_scores
 from tests.views.page.test_browser import EVIL
 
 pytestmark = pytest.mark.slow
@@ -35,7 +37,7 @@ def by_hand(*tokens, prompt):
     steps = len(tokens) - prompt
     answers = tuple(Prediction("token", one, 0, 0.5, (one, EVIL[0]), (1.0, 0.0)) for one in tokens[prompt:])
     scores = np.random.default_rng(0).random((steps, len(tokens) - 1))
-    return attnx.GenerationExplanation(positions, words, prompt, 2, {"rollout": scores}, answers, notes=(EVIL[1],))
+    return made_generation(positions, words, prompt, 2, {"rollout": scores}, answers, notes=(EVIL[1],))
 
 
 def sources(tab):
@@ -76,7 +78,7 @@ def test_methods_references_and_layers_can_be_chosen(opened, written):
     by(tab, "rollout")
     tab.locator("#generation-layer").press("ArrowLeft")
     tab.locator("#generation-readout", has_text="at layer 2").wait_for()
-    assert sources(tab) == expected(written.by_layer["rollout"][1, 0], written, 0)
+    assert sources(tab) == expected(written.attributions["rollout"].scores[1, 0], written, 0)
 
 
 def test_the_prompts_tokens_tell_their_score(opened, written):
@@ -168,7 +170,7 @@ def test_parts_of_a_chat_are_marked(opened, written):
 def test_a_stripe_is_told(opened, written):
     rows = np.zeros_like(written["rollout"])
     rows[:, :4] = [0.7, 0.1, 0.1, 0.1]
-    tab = opened(replace(written, relevance={"rollout": rows}, layers=None, by_layer={}))
+    tab = opened(with_scores(written, relevance={"rollout": rows}))
     assert "a stripe: the rows of all" in tab.locator("#generation-lead").inner_text()
 
 

@@ -1,7 +1,5 @@
 """Each head by itself: lines from one query to its keys, bounded in size, in a real browser."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -10,6 +8,7 @@ from attnx.views import Shown
 from attnx.views.page import explanation as head_view
 from attnx.views.page.explanation import HEAD_BYTES
 from tests import zoo
+from tests.made import with_scores
 from tests.views.page.conftest import made
 from tests.views.page.test_page import data_in
 
@@ -35,16 +34,16 @@ def expected(row):
 @pytest.mark.slow
 def test_lines_are_the_rows_of_the_chosen_layer_head_and_query(opened, heads):
     tab = opened(heads)
-    assert weights(tab) == expected(heads.maps["raw"][-1, 0, 0])
+    assert weights(tab) == expected(heads.attributions["raw"].matrices[-1, 0, 0])
     tab.get_by_label("Layer", exact=True).and_(tab.locator("#head-view-controls select")).select_option(label="2")
     tab.get_by_label("Head", exact=True).and_(tab.locator("#head-view-controls select")).select_option(label="3")
-    assert weights(tab) == expected(heads.maps["raw"][1, 3, 0])
+    assert weights(tab) == expected(heads.attributions["raw"].matrices[1, 3, 0])
     tab.locator('#head-view-lines [data-query="2"]').click()
     tab.locator("#head-view-lead", has_text="From “key”").wait_for()
-    assert weights(tab) == expected(heads.maps["raw"][1, 3, 2])
+    assert weights(tab) == expected(heads.attributions["raw"].matrices[1, 3, 2])
     group = tab.get_by_role("radiogroup", name="Head view by")
     group.get_by_role("radio", name="rollout").click()
-    assert weights(tab) == expected(heads.maps["rollout"][1, 3, 2])
+    assert weights(tab) == expected(heads.attributions["rollout"].matrices[1, 3, 2])
     assert "Layer 2, head 3: most to" in tab.locator("#head-view-readout").inner_text()
 
 
@@ -52,14 +51,14 @@ def test_lines_are_the_rows_of_the_chosen_layer_head_and_query(opened, heads):
 def test_every_head_of_the_layer_is_a_small_panel_that_can_be_chosen(opened, heads):
     tab = opened(heads)
     panels = tab.locator("#head-view-panels .head-panel")
-    assert panels.count() == heads.maps["raw"].shape[1]
+    assert panels.count() == heads.attributions["raw"].matrices.shape[1]
     panels.nth(2).click()
-    assert weights(tab) == expected(heads.maps["raw"][-1, 2, 0])
+    assert weights(tab) == expected(heads.attributions["raw"].matrices[-1, 2, 0])
     assert panels.nth(2).get_attribute("aria-pressed") == "true"
     panels.nth(2).focus()
     tab.keyboard.press("Tab")
     tab.keyboard.press("Enter")
-    assert weights(tab) == expected(heads.maps["raw"][-1, 3, 0])
+    assert weights(tab) == expected(heads.attributions["raw"].matrices[-1, 3, 0])
 
 
 @pytest.mark.slow
@@ -74,7 +73,7 @@ def long(length, layers=4, heads=8):
     random = np.random.default_rng(0)
     maps = random.dirichlet(np.full(length + 1, 0.1), size=(layers, heads, length + 1)).astype("float32")
     one = made(*("a" for _ in range(length)), layers=layers, heads=heads)
-    return replace(one, relevance={"rollout": maps[:, :, 0].astype(float)}, maps={"rollout": maps})
+    return with_scores(one, relevance={"rollout": maps[:, :, 0].astype(float)}, maps={"rollout": maps})
 
 
 @pytest.mark.parametrize(
@@ -111,4 +110,4 @@ def test_what_was_left_out_is_said_on_the_page_and_positions_are_few(opened):
 
 def test_without_maps_of_each_head_there_is_no_such_section(heads):
     assert "head_view" in data_in(attnx.to_html(heads))
-    assert "head_view" not in data_in(attnx.to_html(replace(heads, maps=None)))
+    assert "head_view" not in data_in(attnx.to_html(with_scores(heads, maps=None)))

@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 from attnx.adapters import Position, group_words
-from attnx.results import Explanation
 from attnx.views import Shown
 from attnx.views.page import explanation as text
+from tests.made import explanation as made_explanation
 
 
 def pictured(rows=2, columns=3, side=100):
@@ -27,7 +27,7 @@ def pictured(rows=2, columns=3, side=100):
     )], None)  # fmt: skip
     scores = np.arange(1.0, len(positions) + 1)[None] / 100
     whole = np.tile(scores[:, None], (1, len(positions), 1)).astype("float32")
-    return Explanation(
+    return made_explanation(
         positions, words, 0, (1,), {"rollout": scores}, image=image, image_size=image.size, maps={"rollout": whole}
     )
 

@@ -1,17 +1,16 @@
 """A section is a folder and a row: nothing else knows of it."""
 
-import dataclasses
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-import attnx
 from attnx.errors import InputError
 from attnx.views import SECTIONS, to_html
 from attnx.views.page import page as whole
 from attnx.views.page.page import scripts
+from tests.made import with_scores
 from tests.results import examples
 from tests.views.page.conftest import faithful, made
 from tests.views.page.test_page import data_in
@@ -79,7 +78,7 @@ def test_two_results_of_a_kind_that_has_one_place_are_refused():
 def test_trust_has_the_diagnostics_of_the_layers_that_are_in_the_page():
     deep = made(*("a" for _ in range(1999)), layers=48)
     shares = tuple(np.linspace(0, 1, 48))
-    deep = attnx.Explanation(**{**vars(deep), "diagnostics": {"flow": {"saturation": shares}}, "sink": shares})
+    deep = with_scores(deep, diagnostics={"flow": {"saturation": shares}}, sink=shares)
     page = data_in(deep.to_html())
     kept = [shares[layer - 1] for layer in page["results"][0]["layers"]]
     assert page["trust"]["results"][0]["diagnostics"]["flow"]["saturation"] == kept
@@ -87,8 +86,8 @@ def test_trust_has_the_diagnostics_of_the_layers_that_are_in_the_page():
 
 
 def test_trust_has_the_accounts_of_methods_and_references():
-    told = {"methods": {"rollout": {"account": "1 = a"}}, "references": {"gradient": {"account": "2 = b"}}}
-    one = dataclasses.replace(made("key"), references={"gradient": np.array([0.0, 1.0])}, provenance=told)
+    told = {"rollout": {"account": "1 = a"}, "gradient": {"account": "2 = b"}}
+    one = with_scores(made("key"), references={"gradient": np.array([0.0, 1.0])}, diagnostics=told)
     found = data_in(to_html(one))["trust"]["results"][0]["accounts"]
     assert found == {"rollout": "1 = a", "gradient": "2 = b"}
 

@@ -36,7 +36,7 @@ def expected(explanation, name, layer=None):
 def test_rows_are_the_sums_of_what_is_shown(opened, explanation):
     tab = opened(explanation)
     assert rows(tab).locator(".label").all_inner_texts() == list(PARTS)
-    assert sums(tab) == expected(explanation, explanation.row_name())
+    assert sums(tab) == expected(explanation, explanation.methods[0])
     tab.get_by_role("radiogroup", name="Method").get_by_role("radio", name="rollout").click()
     tab.locator("#spans-lead", has_text="by rollout at layer 3").wait_for()
     assert sums(tab) == expected(explanation, "rollout", 3)
@@ -94,7 +94,7 @@ def test_without_scripts_there_is_a_table(watched, explanation):
     silent = watched(java_script_enabled=False)
     silent.set_content(explanation.to_html())
     cells = silent.locator("#plain td").all_inner_texts()
-    assert cells[:2] == ["part", explanation.row_name()]
+    assert cells[:2] == ["part", explanation.methods[0]]
     assert [cells[2], cells[4]] == list(PARTS)
     assert [float(cells[3]), float(cells[5])] == pytest.approx(
         [one.score for one in explanation.by_span()], abs=6e-3 * max(abs(one.score) for one in explanation.by_span())

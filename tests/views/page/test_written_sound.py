@@ -8,6 +8,7 @@ from attnx.generation import GenerationExplanation
 from attnx.generation import view as generation
 from attnx.targets import Prediction
 from attnx.views import Shown
+from tests.made import generation as made_generation
 
 
 @pytest.fixture
@@ -19,7 +20,7 @@ def written():
         Position(4, "<s>", special=True),
         Position(5, "hi", start=0, end=2),
     ]
-    return GenerationExplanation(
+    return made_generation(
         positions=Positions(positions),
         words=(),
         prompt_length=5,
