@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.families.row import Row, judge
-from tests.families.small import small_config
-from tests.families.table import table
+from tests.families.__main__ import table
+from tests.families.judge import Row, judge
+from tests.families.models import small_config
 
 QUICK = {
     "electra": "equal",  # an encoder
