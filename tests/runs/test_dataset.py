@@ -256,21 +256,14 @@ def test_another_run_in_the_same_folder_is_an_error_that_names_the_difference(tm
         explained(tmp_path / "run", **changed)
 
 
-def test_another_model_in_the_same_folder(tmp_path):
+def test_another_model_in_the_same_folder(tmp_path, monkeypatch):
     explained(tmp_path / "run")
     model = copy.deepcopy(verb_number_zoo.model())
     with torch.no_grad():
         next(model.parameters()).add_(1e-3)
+    monkeypatch.setattr(verb_number_zoo, "model", lambda: model)
     with pytest.raises(InputError, match=r"holds another run: other weights. Give another folder"):
-        attnx.explain_dataset(
-            model,
-            verb_number_zoo.tokenizer(),
-            TEXTS,
-            run_dir=tmp_path / "run",
-            methods=("raw", "rollout"),
-            shard_rows=4,
-            progress=False,
-        )
+        explained(tmp_path / "run")
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path):

@@ -118,14 +118,6 @@ def test_what_is_no_run(tmp_path):
         attnx.Run.load(tmp_path)
 
 
-def test_a_damaged_part_is_named(run, tmp_path):
-    shutil.copytree(run.run_dir.name, tmp_path / "run")
-    part = next((tmp_path / "run").glob("part-000000*"))
-    part.write_bytes(part.read_bytes()[:100])
-    with pytest.raises(AttnxError, match=r"part-000000.* is damaged .*; the same command runs its rows again"):
-        attnx.Run.load(tmp_path / "run")[0]
-
-
 def copied(run, folder):
     return Path(shutil.copytree(run.run_dir.name, folder / "run"))
 
@@ -152,7 +144,7 @@ def test_a_part_that_is_not_what_was_written_is_noticed_and_run_again(run, tmp_p
     damage(part, other)
     read = attnx.Run.load(folder)
     assert not read.complete
-    with pytest.raises(FileFormatError, match="is damaged"):
+    with pytest.raises(FileFormatError, match=r"part-00000.* is damaged .*; the same command runs its rows again"):
         list(read)
     if other.exists():
         assert again(run, folder).to_table().equals(run.to_table())
