@@ -41,15 +41,13 @@ from attnx.adapters.families import accepts_images as accepts_images
 from attnx.adapters.families import adapter_for as adapter_for
 from attnx.adapters.families import list_adapters as list_adapters
 from attnx.adapters.families import register_adapter as register_adapter
-from attnx.adapters.files import DELIMITED_SUFFIXES as DELIMITED_SUFFIXES
 from attnx.adapters.files import LABEL_COLUMNS as LABEL_COLUMNS
 from attnx.adapters.files import LabelledText as LabelledText
 from attnx.adapters.files import check_column as check_column
-from attnx.adapters.files import iterate_lines as iterate_lines
-from attnx.adapters.files import opened as opened
+from attnx.adapters.files import file_format as file_format
 from attnx.adapters.files import read_lines as read_lines
+from attnx.adapters.files import read_rows as read_rows
 from attnx.adapters.files import read_texts as read_texts
-from attnx.adapters.files import separated as separated
 from attnx.adapters.files import text_column as text_column
 from attnx.adapters.image import SUFFIXES as SUFFIXES
 from attnx.adapters.image import load_image as load_image

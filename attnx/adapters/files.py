@@ -8,6 +8,7 @@ import json
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -33,7 +34,6 @@ class _Tabs(csv.excel_tab):
 
 
 _DIALECTS = {".csv": csv.excel, ".tsv": _Tabs}
-DELIMITED_SUFFIXES = tuple(_DIALECTS)
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,28 @@ def read_texts(path: str | Path, *, column: str | None = None, limit: int | None
     if limit is not None and limit < 1:
         raise InputError(f"the number of texts must be at least 1, found {limit}")
     path = Path(path_of(path))
-    texts: list[LabelledText] = []
-    for text in _read(path, column):
-        if limit is not None and len(texts) == limit:
-            break
-        texts.append(text)
+    if column is not None and file_format(path) not in (*_DIALECTS, ".jsonl"):
+        raise InputError(f"{path.name} has a text in each line and no columns; give a .csv, .tsv or .jsonl")
+    texts = list(islice(_labelled(path, column), limit))
     if not texts:
         raise InputError(f"{path.name} has no text in it")
     return texts
+
+
+def _labelled(path: Path, column: str | None) -> Iterator[LabelledText]:
+    label_column: str | None = None
+    for number, (line, row, columns) in enumerate(read_rows(path)):
+        if isinstance(row, str):
+            raise FileFormatError(f"{path.name}, line {line}: {row}")
+        if number == 0:
+            column = text_column(path.name, column, columns or list(row))
+            label_column = next((name for name in LABEL_COLUMNS if name in row), None)
+        text = row.get(str(column))
+        if not isinstance(text, str):
+            raise FileFormatError(f"{path.name}, line {line} has no text in column {column!r}")
+        if text.strip():
+            label = None if label_column is None else row.get(label_column)
+            yield LabelledText(text.strip(), None if label is None else str(label))
 
 
 def read_lines(path: Path) -> list[str]:
@@ -75,9 +89,8 @@ def opened(path: Path, errors: str = "strict") -> IO[str]:
     return path.open(encoding=_ENCODING, errors=errors, newline="")
 
 
-def iterate_lines(file: IO[str], path: Path, longest: float | None = None) -> Iterator[str]:
+def iterate_lines(file: IO[str], path: Path, longest: float = LONGEST_FILE) -> Iterator[str]:
     """The lines as they are needed, none too long and not without end: a small gzip file may hold terabytes."""
-    longest = LONGEST_FILE if longest is None else longest
     total = 0
     while line := file.readline(LONGEST_LINE):
         total += len(line)
@@ -90,7 +103,7 @@ def iterate_lines(file: IO[str], path: Path, longest: float | None = None) -> It
         yield line
 
 
-def kind_of(path: Path) -> str:
+def file_format(path: Path) -> str:
     """The end of a file's name that tells its format, without that of gzip."""
     suffix = (path.with_suffix("") if path.suffix == ".gz" else path).suffix.lower()
     if suffix == ".json":
@@ -98,25 +111,37 @@ def kind_of(path: Path) -> str:
     return ".jsonl" if suffix == ".ndjson" else suffix
 
 
-def _read(path: Path, column: str | None) -> Iterator[LabelledText]:
-    kind = kind_of(path)
+def read_rows(
+    path: Path, *, errors: str = "strict", longest: float = LONGEST_FILE
+) -> Iterator[tuple[int, dict[str, Any] | str, Sequence[str] | None]]:
+    """Of each row its line, its cells or what is wrong with it, and the columns where the file has a head.
+
+    Blank lines are no rows. A line of a file without columns is a row with a `text`.
+    """
+    kind = file_format(path)
     try:
-        with opened(path) as file:
-            lines = iterate_lines(file, path)
-            if kind == ".jsonl":
-                yield from _labelled(_json_rows(lines, path), path, column)
-            elif kind in DELIMITED_SUFFIXES:
-                columns, rows = separated(lines, path.name, kind)
-                yield from _labelled(rows, path, column, columns)
-            elif column is not None:
-                raise InputError(f"{path.name} has a text in each line and no columns; give a .csv, .tsv or .jsonl")
-            else:
-                yield from (LabelledText(line.strip()) for line in lines if line.strip())
+        with opened(path, errors) as file:
+            lines = iterate_lines(file, path, longest)
+            if kind in _DIALECTS:
+                columns, rows = _separated(lines, path.name, kind)
+                yield from ((line, cells, columns) for line, cells in rows)
+                return
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    yield number, _json_object(line) if kind == ".jsonl" else {"text": line.rstrip("\r\n")}, None
     except _UNREADABLE as error:
         raise FileFormatError(f"cannot read {path}: {error!s:.200}") from error
 
 
-def separated(
+def _json_object(line: str) -> dict[str, Any] | str:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        return f"no JSON ({error!s:.80})"
+    return value if isinstance(value, dict) else f"expected an object with columns, found {value!r:.40}"
+
+
+def _separated(
     lines: Iterator[str], name: str, kind: str
 ) -> tuple[list[str], Iterator[tuple[int, dict[str, str] | str]]]:
     """The columns of a CSV or TSV file, and of each row the line where it ends and its cells, or what is wrong with it.
@@ -157,34 +182,6 @@ def separated(
                 yield reader.line_num, cells if isinstance(cells, str) else dict(zip(columns, cells, strict=True))
 
     return columns, rows()
-
-
-def _json_rows(lines: Iterator[str], path: Path) -> Iterator[tuple[int, Any]]:
-    for number, line in enumerate(lines, start=1):
-        if line.strip():
-            try:
-                yield number, json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise FileFormatError(f"{path.name}, line {number} is no JSON: {error!s:.80}") from None
-
-
-def _labelled(
-    rows: Iterator[tuple[int, Any]], path: Path, column: str | None, columns: Sequence[str] | None = None
-) -> Iterator[LabelledText]:
-    label_column, first = None, True
-    for number, row in rows:
-        if not isinstance(row, dict):
-            problem = row if columns is not None else f"expected an object with columns, found {row!r:.40}"
-            raise FileFormatError(f"{path.name}, line {number}: {problem}")
-        if first:
-            column = text_column(path.name, column, list(row) if columns is None else columns)
-            label_column, first = next((name for name in LABEL_COLUMNS if name in row), None), False
-        text = row.get(column)
-        if not isinstance(text, str):
-            raise FileFormatError(f"{path.name}, line {number} has no text in column {column!r}")
-        if text.strip():
-            label = None if label_column is None else row.get(label_column)
-            yield LabelledText(text.strip(), None if label is None else str(label))
 
 
 def text_column(source: str, column: str | None, columns: Sequence[str]) -> str:

@@ -6,7 +6,6 @@ Arrow comes with `attnx[data]`, and is imported only for those who have a data s
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,17 +19,14 @@ from typing import Any, TypeAlias
 import torch
 
 from attnx.adapters import (
-    DELIMITED_SUFFIXES,
     LABEL_COLUMNS,
     SUFFIXES,
     check_column,
+    file_format,
     is_single_input,
-    iterate_lines,
-    opened,
-    separated,
+    read_rows,
     text_column,
 )
-from attnx.adapters.files import kind_of
 from attnx.arguments import path_of
 from attnx.errors import AttnxError, FileFormatError, InputError, escaped, in_a_line
 from attnx.registry import quoted
@@ -269,60 +265,26 @@ def _path(data: str | PathLike[str], columns: Columns) -> Source:
 
 def _file_rows(path: Path, columns: Columns) -> Iterator[DataRow]:
     """The rows of a file in their order. Empty lines are no rows; a row with an empty cell says so."""
-    kind = kind_of(path)
+    kind = file_format(path)
     if kind not in (*_TABLES, *_LINES):
         raise InputError(
             f"{path.name} is no file of texts that attnx knows: give .txt (a text a line), {', '.join(_TABLES)}, the "
             "first four also gzipped (.gz)"
         )
-    try:
-        if kind == ".parquet":
-            yield from _parquet_rows(path, columns)
-            return
-        with opened(path, errors="surrogateescape") as file:  # what is not UTF-8 is one bad row, and not the end
-            lines = iterate_lines(file, path, longest=inf)
-            if kind in _LINES:
-                yield from _text_rows(lines, path, columns)
-            elif kind in DELIMITED_SUFFIXES:
-                known, rows = separated(lines, path.name, kind)
-                yield from _table_rows(rows, path, columns, known)
-            else:
-                yield from _table_rows(_json_objects(lines), path, columns)
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise FileFormatError(f"cannot read {path}: {error!s:.200}") from error
-
-
-def _text_rows(lines: Iterator[str], path: Path, columns: Columns) -> Iterator[DataRow]:
-    if columns.any:
+    if kind == ".parquet":
+        yield from _parquet_rows(path, columns)
+        return
+    if kind in _LINES and columns.any:
         raise InputError(f"{path.name} has a text in each line and no columns; give a {', '.join(_TABLES)}")
-    texts = ((line, text) for line, text in enumerate(lines, start=1) if text.strip())
-    for number, (line, text) in enumerate(texts):
-        yield DataRow(number, str(line), text.rstrip("\r\n"))
-
-
-def _table_rows(
-    rows: Iterator[tuple[int, Any]], path: Path, columns: Columns, known: Sequence[str] | None = None
-) -> Iterator[DataRow]:
-    """Of (line, cells or what is wrong with them)."""
     table: TableColumns | None = None
-    for number, (line, cells) in enumerate(rows):
+    # what is not UTF-8 is one bad row, and not the end
+    for number, (line, cells, known) in enumerate(read_rows(path, errors="surrogateescape", longest=inf)):
         if isinstance(cells, str):
             yield DataRow(number, str(line), problem=f"line {line}: {cells}")
             continue
-        table = table or columns.of_table(path.name, list(cells) if known is None else known)
+        table = table or columns.of_table(path.name, known or list(cells))
         row = table.row(number, str(line), cells)
         yield replace(row, problem=f"line {line}: {row.problem}") if row.problem else row
-
-
-def _json_objects(lines: Iterator[str]) -> Iterator[tuple[int, Mapping[str, Any] | str]]:
-    for line, text in enumerate(lines, start=1):
-        if text.strip():
-            try:
-                value = json.loads(text)
-            except (ValueError, RecursionError) as error:
-                yield line, f"no JSON ({error!s:.80})"
-                continue
-            yield line, value if isinstance(value, dict) else f"expected an object with columns, found {value!r:.40}"
 
 
 def _parquet_rows(path: Path, columns: Columns) -> Iterator[DataRow]:

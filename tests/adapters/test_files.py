@@ -39,7 +39,7 @@ def test_a_plain_file_has_a_text_in_each_line(tmp_path):
         ("few.txt", "a film\n", {"column": "text"}, "has a text in each line and no columns"),
         ("few.csv", "a,b\n1,2\n", {}, "none of the columns text, sentence.* one of a, b"),
         ("few.csv", "text,b\n1,2\n", {"column": "txt"}, "column 'txt' is not known; .* did you mean 'text'"),
-        ("few.jsonl", '{"text": "a"}\n{"text": \n', {}, "few.jsonl, line 2 is no JSON"),
+        ("few.jsonl", '{"text": "a"}\n{"text": \n', {}, "few.jsonl, line 2: no JSON"),
         ("few.jsonl", '{"text": "a"}\n[3]\n', {}, "few.jsonl, line 2: expected an object"),
         ("few.jsonl", '{"text": "a"}\n{"text": 3}\n', {}, "few.jsonl, line 2 has no text in column 'text'"),
         ("few.txt", "a film\n", {"limit": 0}, "the number of texts must be at least 1, found 0"),
