@@ -47,15 +47,6 @@ def probe() -> View:
 
 
 @cache
-def pronoun_report() -> View:
-    from attnx.pronouns import curves
-    from attnx.pronouns import pronoun_report_blocks as blocks
-    from attnx.pronouns import pronoun_report_rows as rows
-
-    return _view(blocks, rows, curves)
-
-
-@cache
 def side_by_side() -> View:
     from attnx.counterfactuals import blocks, plot, rich, rows, text
 
@@ -120,7 +111,7 @@ for _kind, _load in {
         ("suite", "benchmark", "comparison", "faithfulness table", "recommendation", "atlas"), evaluation_table
     ),
     "probe": probe,
-    "pronoun report": pronoun_report,
+    "pronoun report": evaluation_table,
     "paper table": evaluation_table,
     "subject table": evaluation_table,
     "side by side": side_by_side,

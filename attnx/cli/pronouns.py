@@ -14,8 +14,6 @@ from attnx.arguments import FIGURES, file_of
 from attnx.cli.options import AsJson, AsMarkdown, check_asked, check_file, print_inert, print_text, say, show
 from attnx.errors import InputError
 
-_OLDER = ".jsonl"
-"""How the names of results files of earlier versions ended."""
 _NOTES = 5
 """So many remarks are printed; the results have all of them."""
 
@@ -113,7 +111,7 @@ def _run(model: str, data: Path, folder: Path, pictures: Sequence[Path], *, writ
     index, seconds = _kept(folder) - there, time.perf_counter() - begun
     say(f"{note} (in {count:,} sentences)" for note, count in list(report.notes.items())[:_NOTES])
     say([f"{index:,} sentences asked in {seconds:.1f} s; {folder} has {len(sentences):,}"])
-    if report.right.sentences or report.implied.sentences:
+    if report.applicable("right") or report.applicable("implied"):
         figure = report.plot()
         say([", ".join(str(path) for image in pictures for path in save_picture(figure, image))])
     return report
@@ -166,7 +164,5 @@ def _names(output: Path | None, name: str) -> tuple[Path, list[Path]]:
     if output is None or not output.suffix:
         folder = Path(name) if output is None else output
         return folder, [folder.with_name(folder.name + suffix) for suffix in FIGURES[:2]]
-    if output.suffix == _OLDER:
-        raise InputError(f"results are a folder now, and no file of lines: --output {output.with_suffix('')}")
     file_of(output, FIGURES, "--output")
     return output.with_suffix(""), [output]

@@ -7,9 +7,6 @@ from attnx.pronouns.mask import masked as masked
 from attnx.pronouns.probe import Sentence as Sentence
 from attnx.pronouns.probe import probe_each as probe_each
 from attnx.pronouns.probe import written_out as written_out
-from attnx.pronouns.view import curves as curves
 from attnx.pronouns.view import panels as panels
-from attnx.pronouns.view import pronoun_report_blocks as pronoun_report_blocks
-from attnx.pronouns.view import pronoun_report_rows as pronoun_report_rows
 from attnx.pronouns.view import pronouns_blocks as pronouns_blocks
 from attnx.pronouns.view import pronouns_rows as pronouns_rows

@@ -14,14 +14,15 @@ from torch import nn
 
 from attnx.adapters import adapter_for
 from attnx.attribution import AskedReferences, asked_references
-from attnx.errors import FileFormatError, InputError
+from attnx.errors import InputError
 from attnx.evaluation import CollectedRows, facts
 from attnx.methods import METHODS, PAPER_METHODS
 from attnx.pipeline import given_model
 from attnx.progress import progress_bar
 from attnx.pronouns.mask import indexed
 from attnx.pronouns.probe import Ready, Sentence, Span, ask, prepare
-from attnx.pronouns.result import Probe, Report
+from attnx.pronouns.report import PronounReport
+from attnx.pronouns.result import Probe
 from attnx.results import provenance
 from attnx.runs import FACTS, Cells, DatasetTask, OutputOptions, RowCallback, as_setting
 
@@ -193,8 +194,6 @@ def _sentence(cells: dict[str, str], place: str) -> Sentence:
 
 _SHARD = 64
 """Sentences of one part: each is asked much, and what a stopped run loses is the part that it was at."""
-_OLDER = b'{"kind": "attnx pronoun probes"'
-"""How the results files of earlier versions begin."""
 
 
 def run(
@@ -211,7 +210,7 @@ def run(
     seed: int = 0,
     progress: bool = False,
     **options: Any,
-) -> Report:
+) -> PronounReport:
     """How often the mask draws most from the right referent, and from the candidate that the prediction implies.
 
     With a folder as `run_dir` the probes are kept there, and the same call goes on where a stopped or killed one was; a
@@ -224,13 +223,12 @@ def run(
         raise InputError("a run needs at least one sentence, one method, and a batch_size of 1 or more")
     for name in methods:
         METHODS[name]
-    _check_no_older_file(run_dir)
     keeping, unknown = OutputOptions.taken(run_dir, {"shard_rows": _SHARD, **options})
     if unknown:
         raise InputError(f"{next(iter(unknown))} is no option of a run over pronouns")
     asked = None if references is None else asked_references(references)
     asking = Asking(methods, asked, span, batch_size, source, seed)
-    report: Report = keeping.result(asking, given_model(model, tokenizer), list(sentences), progress=progress)
+    report: PronounReport = keeping.result(asking, given_model(model, tokenizer), list(sentences), progress=progress)
     return report
 
 
@@ -270,10 +268,10 @@ class Asking(DatasetTask[Ready]):
                     tick()
         return [found[place] for place in range(len(things))]
 
-    def result(self, cells: Iterable[Cells], left_out: Mapping[str, int]) -> Report:
+    def result(self, cells: Iterable[Cells], left_out: Mapping[str, int]) -> PronounReport:
         found = CollectedRows.of(cells, left_out)
         record = found.provenance
-        report = Report.of(
+        report = PronounReport.of(
             [column or None for column in found.columns["answer"]],
             [Probe.from_dict({**probe, "provenance": {}}) for probe in found.columns["probe"]],
             source=self.source,
@@ -301,16 +299,3 @@ def _cells(sentence: Sentence, probe: Probe, record: Mapping[str, Any]) -> Cells
         "answer": sentence.answer or "",
         FACTS: facts(provenance=record, notes=probe.notes),
     }
-
-
-def _check_no_older_file(run_dir: str | PathLike[str] | None) -> None:
-    """Results were a file of lines once, which is not read any more."""
-    path = None if run_dir is None else Path(run_dir)
-    if path is None or not path.is_file():
-        return
-    with path.open("rb") as file:
-        if file.read(len(_OLDER)) == _OLDER:
-            raise FileFormatError(
-                f"{path} is a results file of an earlier attnx, which a run does not go on from; results are a folder "
-                f"now: give {path.with_suffix('').name!r}, and its sentences are asked again"
-            )

@@ -123,7 +123,6 @@ MISTAKES = [
     (["--data", "mine.csv", "--method", "rolout"], "did you mean 'rollout'"),
     (["--data", "mine.csv", "--output", "no/such/x"], "there is no directory no/such"),
     (["--data", "mine.csv", "--output", "notes"], "holds no run of attnx, but mine.txt"),
-    (["--data", "mine.csv", "--output", "old.jsonl"], "results are a folder now, and no file of lines: --output old"),
 ]
 
 

@@ -73,4 +73,4 @@ def test_the_papers_sentences_on_the_shared_checkpoint(assets):
     assert author.probabilities == pytest.approx({"his": 0.033, "her": 0.668}, abs=2e-3)
     assert mary.probabilities == pytest.approx({"his": 0.328, "her": 0.372}, abs=2e-3)
     assert (author.implied, mary.implied) == ("Sara", "Mary")
-    assert author.drawn_from("raw")[-1] == "Sara"
+    assert author.top_candidates("raw")[-1] == "Sara"

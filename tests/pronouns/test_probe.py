@@ -209,7 +209,7 @@ def test_a_verdict_is_whether_the_most_relevant_candidate_is_the_implied_one_and
     found = made([[0.2, 0.3], [0.3, 0.2], [1.0, 1.0], [1.0, 1.0 - 1e-10], [1.0, 1.0 - 1e-8]])
     assert found.predicted == "her"
     assert found.implied == "Sara"
-    assert found.drawn_from("flow") == ("Sara", "author", None, None, "author")
+    assert found.top_candidates("flow") == ("Sara", "author", None, None, "author")
     assert found.verdicts("flow") == ("consistent", "inconsistent", "undecided", "undecided", "inconsistent")
 
 
@@ -242,7 +242,7 @@ def test_it_prints_what_it_found():
 
 def test_a_method_that_was_not_asked_for_is_named():
     with pytest.raises(ChoiceError, match="there are: flow"):
-        made([[0.2, 0.3]]).drawn_from("rolout")
+        made([[0.2, 0.3]]).top_candidates("rolout")
 
 
 MISTAKES = {
@@ -322,7 +322,7 @@ def test_the_value_path_is_that_of_the_likelier_pronoun_against_the_other():
     scores = whole.references["lrp"]
     np.testing.assert_allclose(found.references["lrp"], [scores[2], scores[5:10].sum()], atol=1e-6)
     most = "author" if scores[2] > scores[5:10].sum() else "unaffordable Sara"
-    assert found.drawn_from("lrp") == (most,)
+    assert found.top_candidates("lrp") == (most,)
 
 
 def test_a_written_pronoun_has_no_prediction_that_something_could_decide():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import transformers as hf
 
-from attnx.errors import AttnxError, ChoiceError, FileFormatError, InputError
+from attnx.errors import AttnxError, ChoiceError, InputError
 from attnx.pronouns import Sentence, read, run
 from attnx.pronouns.result import Probe
 from attnx.runs import RunDir, parts
@@ -44,16 +44,14 @@ def test_every_sentence_has_a_row_and_the_report_is_made_of_them(tmp_path):
     kept = rows(tmp_path / "x")
     assert [one["row"] for one in kept] == [0, 1, 2, 3, 4]
     probes = [Probe.from_dict({**json.loads(one["probe"]), "provenance": {}}) for one in kept]
-    hits = [probes[index].drawn_from("flow")[2] == SENTENCES[index].answer for index in (0, 1, 2, 4)]
-    assert report.right.sentences == 4
-    assert report.right.left_out == 1
-    assert report.right.methods["flow"][2].mean == pytest.approx(np.mean(hits))
-    assert report.implied.left_out == 2
+    hits = [probes[index].top_candidates("flow")[2] == SENTENCES[index].answer for index in (0, 1, 2, 4)]
+    assert (report.count, report.applicable("right"), report.applicable("implied")) == (5, 4, 3)
+    assert report.cell("flow", "right 3").mean == pytest.approx(np.mean(hits))
     verdicts = [probes[index].verdicts("raw")[0] == "consistent" for index in (0, 2, 3)]
-    assert report.implied.methods["raw"][0].mean == pytest.approx(np.mean(verdicts))
+    assert report.cell("raw", "implied 1").mean == pytest.approx(np.mean(verdicts))
     assert sum(report.predicted.values()) == 5
     decided = [probes[index].verdicts("lrp") == ("consistent",) for index in (0, 2, 3)]
-    assert report.implied.references["lrp"].mean == pytest.approx(np.mean(decided))
+    assert report.cell("lrp", "implied 1").mean == pytest.approx(np.mean(decided))
     assert "lrp" in report.to_text()
 
 
@@ -119,16 +117,6 @@ def test_results_of_something_else_are_never_mixed(tmp_path, kind):
     assert contents(tmp_path / "x") == before
 
 
-def test_a_results_file_of_an_earlier_version_is_refused_with_what_to_do(tmp_path):
-    path = tmp_path / "old.jsonl"
-    path.write_text('{"kind": "attnx pronoun probes", "format": 1}\n')
-    with pytest.raises(
-        FileFormatError, match="results are a folder now: give 'old', and its sentences are asked again"
-    ):
-        go(path)
-    assert path.read_text() == '{"kind": "attnx pronoun probes", "format": 1}\n'
-
-
 BAD = Sentence("no one talked about it", ("one", "it"), ("his", "her"), place="mine.csv, line 9")
 
 
@@ -143,7 +131,7 @@ def test_a_bad_sentence_of_a_run_is_left_out_and_noted(tmp_path):
     report = go(tmp_path / "x", [*SENTENCES, BAD])
     ((note, count),) = (one for one in report.notes.items() if one[0].startswith("left out"))
     assert note.startswith("left out: mine.csv, line 9: the sentence has no mask")
-    assert (count, report.sentences) == (1, 5)
+    assert (count, report.count) == (1, 5)
 
 
 def test_where_a_sentence_was_read_does_not_make_it_another(tmp_path, monkeypatch):
@@ -176,11 +164,11 @@ def test_winogender_on_the_shared_checkpoint_is_as_documented(assets):
     model = hf.AutoModelForMaskedLM.from_pretrained(folder).float().eval()
     sentences = read(assets / "winogender" / "templates.tsv")[:40]
     report = run(model, hf.AutoTokenizer.from_pretrained(folder), sentences, methods=("raw", "flow"))
-    assert report.sentences == report.implied.left_out == 40
+    assert (report.count, report.applicable("implied")) == (40, 0)
     assert sum(report.predicted[one] for one in ("he", "his", "him") if one in report.predicted) > 30
     assert report.mass > 0.5
-    low, high = report.right.methods["flow"][5].low, report.right.methods["flow"][5].high
-    assert low < 0.5 < high
+    cell = report.cell("flow", "right 6")
+    assert cell.low < 0.5 < cell.high
 
 
 @pytest.mark.slow
@@ -194,4 +182,4 @@ def test_on_the_shared_checkpoint_the_value_path_points_at_the_name_whose_pronou
         for text in ("{} met {} at [MASK] office", "{} gave {} the key to [MASK] house")
     ]
     report = run(model, hf.AutoTokenizer.from_pretrained(folder), sentences, methods=("rollout",))
-    assert report.implied.references["lrp"].mean == 1.0
+    assert report.cell("lrp", "implied 1").mean == 1.0

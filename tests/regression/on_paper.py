@@ -13,8 +13,9 @@ from tests.regression import present
 from tests.regression.group import SINGLE, Group, Outcome, numbers, summaries, tolerance_of
 from tests.regression.models import subject
 from tests.regression.present import (
+    BASELINES,
     PronounProbe,
-    Report,
+    PronounReport,
     Sentence,
     probe_pronoun,
     probe_pronouns,
@@ -54,20 +55,21 @@ def of_probe(one: PronounProbe) -> dict[str, Outcome]:
     }
     for method, values in one.relevance.items():
         found[f"relevance {method}"] = numbers(values, tolerance_of(method))
-        found[f"verdicts {method}"] = json.dumps([one.drawn_from(method), one.verdicts(method)])
+        found[f"verdicts {method}"] = json.dumps([one.top_candidates(method), one.verdicts(method)])
     return found
 
 
-def of_report(one: Report) -> dict[str, Outcome]:
+def of_report(one: PronounReport) -> dict[str, Outcome]:
     found: dict[str, Outcome] = {
-        "facts": json.dumps([one.source, one.sentences, one.layers, one.predicted]),
+        "facts": json.dumps([one.source, one.count, one.layers, one.predicted]),
         "mass": numbers(one.mass, SINGLE),
         "prediction": summaries([one.prediction]),
     }
-    for name, rates in (("right", one.right), ("implied", one.implied)):
-        found[f"{name} counts"] = numbers([rates.sentences, rates.left_out, rates.chance])
-        found[f"{name} baselines"] = summaries(rates.baselines.values())
-        found |= {f"{name} {method}": summaries(cells) for method, cells in rates.methods.items()}
+    for name in ("right", "implied"):
+        count = one.applicable(name)
+        found[f"{name} counts"] = numbers([count, one.count - count, one.by_layer("chance", name)[0].mean])
+        found[f"{name} baselines"] = summaries([one.by_layer(baseline, name)[0] for baseline in BASELINES])
+        found |= {f"{name} {method}": summaries(one.by_layer(method, name)) for method in one.with_layers}
     return found
 
 

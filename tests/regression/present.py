@@ -31,13 +31,14 @@ from attnx.pronouns import Sentence, written_out
 from attnx.pronouns import probe_each as probe_pronouns
 from attnx.pronouns import run as run_pronouns
 from attnx.pronouns.probe import probe as probe_pronoun
+from attnx.pronouns.report import BASELINES, PronounReport
 from attnx.pronouns.result import Probe as PronounProbe
-from attnx.pronouns.result import Report
 
 __all__ = [
+    "BASELINES",
     "PaperTable",
     "PronounProbe",
-    "Report",
+    "PronounReport",
     "Sentence",
     "beginnings",
     "column_bound",

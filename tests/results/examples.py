@@ -15,7 +15,8 @@ from attnx.generation import GenerationExplanation
 from attnx.paper.subject import SubjectTable
 from attnx.paper.table import PaperTable
 from attnx.paper.tables import CORRECTED, PUBLISHED
-from attnx.pronouns.result import Candidate, Probe, Rates, Report
+from attnx.pronouns.report import PronounReport
+from attnx.pronouns.result import Candidate, Probe
 from attnx.results import Change, Explanation
 from attnx.runs.summary import Group, RunSummary, WordShare
 from attnx.similarity import Similarity
@@ -138,10 +139,28 @@ def probe() -> Probe:
     )
 
 
-def report() -> Report:
-    rates = Rates("the right referent", 98, 2, {"flow": (CELL, UNDEFINED)}, 0.5, BASELINES)
-    none = Rates("the candidate that the prediction implies", 0, 100, {"flow": ()}, None, BASELINES)
-    return Report("a test", 100, (1, 2), rates, none, CELL, {"he": 90, "she": 10}, 0.8, {"a note": 3}, PROVENANCE)
+def report() -> PronounReport:
+    """Of two sentences at two layers: the first question applies to both, the second to none."""
+    nan = np.nan
+    return PronounReport(
+        values={
+            "flow": np.array([[1.0, nan, nan, nan], [0.0, nan, nan, nan]]),
+            "nearest candidate": np.array([[1.0, 1.0, nan, nan], [nan, nan, nan, nan]]),
+            "most word pieces": np.full((2, 4), nan),
+            "commonest pronoun's": np.full((2, 4), nan),
+            "chance": np.full((2, 4), 0.5),
+        },
+        columns=("right 1", "right 2", "implied 1", "implied 2"),
+        baseline="chance",
+        layers=(1, 2),
+        with_layers=("flow",),
+        wanted={"right": ("a|b", "c"), "implied": (None, None)},
+        source="a test",
+        predicted={"he": 90, "she": 10},
+        mass=0.8,
+        notes={"a note": 2},
+        provenance=PROVENANCE,
+    )
 
 
 def table() -> PaperTable:
