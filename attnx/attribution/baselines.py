@@ -22,7 +22,7 @@ from attnx.adapters import Adapter, AudioInput, Box, Positions, PreparedInput, S
 from attnx.attention import normalize_rows
 from attnx.errors import CaptureError, ChoiceError, InputError, out_of_memory, whole_number
 from attnx.hooks import collate, eval_mode, grad_mode, padding_id, run_model, slack
-from attnx.linearize import Check, to_device_of, weights_fingerprint
+from attnx.linearize import Fingerprint, to_device_of, weights_fingerprint
 from attnx.registry import unknown
 from attnx.targets import head_values
 
@@ -149,7 +149,7 @@ _AT_ONCE = 8_192
 
 _same: weakref.WeakKeyDictionary[nn.Module, bool | None] = weakref.WeakKeyDictionary()
 _takes_means: weakref.WeakKeyDictionary[nn.Module, bool] = weakref.WeakKeyDictionary()
-_means: weakref.WeakKeyDictionary[nn.Module, tuple[Check, Tensor]] = weakref.WeakKeyDictionary()
+_means: weakref.WeakKeyDictionary[nn.Module, tuple[Fingerprint, Tensor]] = weakref.WeakKeyDictionary()
 
 
 ENTRIES = {"input_ids": "inputs_embeds", "decoder_input_ids": "decoder_inputs_embeds"}
@@ -378,7 +378,7 @@ def _token(tokenizer: Any, blank_id: int) -> Baseline:
 
 def _mean(model: nn.Module, adapter: Adapter) -> Baseline:
     @cache
-    def mean_of(embedding: nn.Module, weights: Check) -> Tensor:
+    def mean_of(embedding: nn.Module, weights: Fingerprint) -> Tensor:
         """Once for all variants, unless its weights have changed; offloaded ones are loaded, and cannot be compared."""
         return mean_embedding(embedding)
 

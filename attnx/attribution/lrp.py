@@ -45,7 +45,7 @@ from attnx.targets import Score, check_score, encode_targets, kind_of, score_eac
 from attnx.targets.score import score
 
 MAX_BATCH_POSITIONS = 1_024
-"""Less than a plain batch has: what the way back needs is kept of every layer."""
+"""Less than a plain batch has: what backward needs is kept of every layer."""
 
 
 def lrp(

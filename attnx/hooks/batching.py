@@ -1,4 +1,4 @@
-"""What a model says of many inputs, in batches, with nothing watched."""
+"""Running a model on many inputs in batches: which inputs share a batch, and what a batch consists of."""
 
 from __future__ import annotations
 
@@ -24,10 +24,8 @@ _DENSE = ("pixel_values", "input_features", "input_values")
 
 
 def gradient_entry(adapter: Adapter, model: nn.Module, inputs: dict[str, Any]) -> tuple[dict[str, Any], Entry]:
-    """The inputs, dense ones as leaves of the graph, and where the way ends; of an encoder–decoder in both streams.
-
-    Of a picture with a text it ends at pixels and at tokens.
-    """
+    """The inputs, dense ones as leaves of the graph, and where gradients end: in both sequences of an encoder–decoder,
+    at pixels and tokens of an image with a text."""
     dense = next((name for name in _DENSE if name in inputs), None)
     if dense is not None:
         inputs = {**inputs, dense: inputs[dense].detach().clone().requires_grad_()}
@@ -55,7 +53,7 @@ _LOGITS_AT_ONCE = 2**26
 _TOLERANCE = 1e-5
 """Of the largest number: rounding in float32 differs less between batch shapes. A false alarm costs only time."""
 
-_verdicts: weakref.WeakKeyDictionary[nn.Module, dict[str, bool]] = weakref.WeakKeyDictionary()
+_ignores_padding: weakref.WeakKeyDictionary[nn.Module, dict[str, bool]] = weakref.WeakKeyDictionary()
 
 
 def run_in_batches(
@@ -72,18 +70,18 @@ def run_in_batches(
     lengths: Sequence[int] | None = None,
     shapes: Sequence[tuple[int, ...]] | None = None,
 ) -> Iterator[tuple[list[int], R]]:
-    """The numbers of the inputs that ran together, and what `run` gave for them, from short inputs to long ones.
+    """The indices of the inputs that ran together, and what `run` gave for them, from short inputs to long ones.
 
     A batch has at most `size` inputs and `at_most` positions, padding included, and at least one input. Inputs of
-    different length share one only if they may go `together`, and the model does not read padding: `first` gives what
-    it says of the first of some inputs, which the others must not change. Images share one when their shapes are equal.
-    Where inputs are made as they are read, `lengths` and `shapes` are told.
+    different length share one only if they may go `together`, and the model does not read padding: `first` gives its
+    output for the first of some inputs, which the others must not change. Images share one when their shapes are equal.
+    `lengths` and `shapes` are given where inputs are prepared only when they are read.
     """
-    lengths = [len(one.positions) for one in prepared] if lengths is None else lengths
-    shapes = [one.shape for one in prepared] if shapes is None else shapes
-    # What has a shape shares a batch with its like alone, so that nothing is padded.
+    lengths = [len(item.positions) for item in prepared] if lengths is None else lengths
+    shapes = [item.shape for item in prepared] if shapes is None else shapes
+    # Inputs with a shape share a batch only with equal shapes, so that nothing is padded.
     together = (
-        together and size != 1 and (all(shapes) or _takes_padding(model, prepared, lengths, pad_id, first, entry))
+        together and size != 1 and (all(shapes) or _can_be_padded(model, prepared, lengths, pad_id, first, entry))
     )
     for rows in grouped(lengths, shapes, together=together, size=size, at_most=at_most):
         yield rows, run([prepared[row] for row in rows])
@@ -97,16 +95,16 @@ def grouped(
     size: int | None = None,
     at_most: int = MAX_BATCH_POSITIONS,
 ) -> Iterator[list[int]]:
-    """The numbers of inputs that run together, from short ones to long ones."""
+    """The indices of inputs that run together, from short ones to long ones."""
     order = sorted(range(len(lengths)), key=lambda index: (lengths[index], shapes[index]))
     batch: list[int] = []
     for index in order:
-        # The newcomer is the longest so far, so the whole batch is padded to its length.
-        padded, read = lengths[index] * (len(batch) + 1), sum(lengths[one] for one in (*batch, index))
-        wasteful = read >= _ENOUGH and padded - read > _PADDING * padded
-        full = batch and (len(batch) == size or padded > at_most or wasteful)
-        alien = batch and (shapes[index] != shapes[batch[0]] or (not together and lengths[index] != lengths[batch[0]]))
-        if full or alien:
+        # This input is the longest so far, so the whole batch is padded to its length.
+        padded, real = lengths[index] * (len(batch) + 1), sum(lengths[other] for other in (*batch, index))
+        wasteful = real >= _ENOUGH and padded - real > _PADDING * padded
+        full = len(batch) == size or padded > at_most or wasteful
+        same_length = together or not batch or lengths[index] == lengths[batch[0]]
+        if batch and (full or not same_length or shapes[index] != shapes[batch[0]]):
             yield batch
             batch = []
         batch.append(index)
@@ -114,7 +112,7 @@ def grouped(
         yield batch
 
 
-def _takes_padding(
+def _can_be_padded(
     model: nn.Module,
     prepared: Sequence[PreparedInput],
     lengths: Sequence[int],
@@ -122,29 +120,29 @@ def _takes_padding(
     first: Callable[[Sequence[PreparedInput]], Sequence[Tensor]],
     entry: str,
 ) -> bool:
-    """Whether an input gives the same padded as alone; tried once for each model and entry into it.
+    """Whether an input gives the same padded as alone; tried once for each model and kind of input.
 
-    Some models read padding all the same: XLNet answers from its last position, ConvBERT convolves over it, and
-    classifiers on decoders look for the padding token, which they do not find in embeddings.
+    Some models read padding: XLNet answers from its last position, ConvBERT convolves over it, and classifiers on
+    decoders look for the padding token, which embeddings do not have.
     """
     if not lengths or min(lengths) == max(lengths):
         return True
     if pad_id is None:
         return False
-    verdicts = _verdicts.setdefault(model, {})
-    if entry not in verdicts:
+    results = _ignores_padding.setdefault(model, {})
+    if entry not in results:
         short, long = (prepared[lengths.index(end)] for end in (min(lengths), max(lengths)))
         alone = first([short])
         try:
-            verdicts[entry] = _same(alone, first([short, long]))
+            results[entry] = _same(alone, first([short, long]))
         except Exception:
-            verdicts[entry] = False
-    return verdicts[entry]
+            results[entry] = False
+    return results[entry]
 
 
 def reset_padding_check(model: nn.Module) -> None:
-    """Try anew what padding does to this model: what follows then depends on its own inputs, and on none before."""
-    _verdicts.pop(model, None)
+    """Try again what padding does to this model, so that results depend on no earlier inputs."""
+    _ignores_padding.pop(model, None)
 
 
 def _same(alone: Sequence[Tensor], padded: Sequence[Tensor]) -> bool:
@@ -165,7 +163,7 @@ def max_batch_positions(model: nn.Module, *, all_answers: bool = False) -> int:
 
     Models that can be told where to answer answer nowhere else, unless `all_answers` are wanted.
     """
-    device, _ = _place(model)
+    device, _ = _device_and_dtype(model)
     most = MAX_BATCH_POSITIONS if device is None or device.type == "cpu" else _ON_AN_ACCELERATOR
     embeddings = getattr(model, "get_output_embeddings", lambda: None)()  # a wrapper may have none
     vocabulary = getattr(embeddings, "weight", None)
@@ -177,12 +175,12 @@ def max_batch_positions(model: nn.Module, *, all_answers: bool = False) -> int:
 def collate(model: nn.Module, prepared: Sequence[PreparedInput], pad_id: int | None) -> dict[str, Any]:
     """The model's keyword arguments for a batch, on its device; floating inputs in its precision."""
     accepted = _accepted(model)
-    device, dtype = _place(model)
+    device, dtype = _device_and_dtype(model)
     batch = {}
     for name in prepared[0].inputs:
         if accepted is None or name in accepted:
             fill = (pad_id or 0) if name == "input_ids" else 0
-            rows = [one.inputs[name] for one in prepared]
+            rows = [item.inputs[name] for item in prepared]
             stacked = torch.cat(rows) if name in prepared[0].joined else _stacked(name, rows, fill)
             batch[name] = stacked.to(device, dtype if stacked.is_floating_point() else stacked.dtype)
     return {**batch, **prepared[0].options}
@@ -203,7 +201,7 @@ def padding_id(model: nn.Module, processor: Any) -> int | None:
     return None
 
 
-def _place(model: nn.Module) -> tuple[torch.device | None, torch.dtype]:
+def _device_and_dtype(model: nn.Module) -> tuple[torch.device | None, torch.dtype]:
     """Where the inputs go, None to leave them: weights that are offloaded have no device until they are used."""
     first = next(model.parameters(), None)
     if first is None:
@@ -236,22 +234,22 @@ T = TypeVar("T")
 def map_outputs(
     model: nn.Module, processor: Any, prepared: Sequence[PreparedInput], read: Callable[[int, Any, int], T]
 ) -> list[T]:
-    """For each input what `read` makes of (its number, the output of its batch, its place there), in order."""
+    """For each input, in order, what `read` makes of its index, the output of its batch and its index there."""
     pad_id = padding_id(model, processor)
-    found: dict[int, T] = {}
+    results: dict[int, T] = {}
     with eval_mode(model):
         for rows, output in run_in_batches(
             model,
             prepared,
-            lambda several: run_model(model, collate(model, several, pad_id)),
+            lambda batch: run_model(model, collate(model, batch, pad_id)),
             first=partial(first_outputs, model, pad_id),
             pad_id=pad_id,
             at_most=max_batch_positions(model, all_answers=True),
         ):
-            found |= {row: read(row, output, place) for place, row in enumerate(rows)}
-    return [found[row] for row in range(len(prepared))]
+            results |= {row: read(row, output, index) for index, row in enumerate(rows)}
+    return [results[row] for row in range(len(prepared))]
 
 
 def first_outputs(model: nn.Module, pad_id: int | None, prepared: Sequence[PreparedInput]) -> list[Any]:
-    """What the model says of the first of some inputs, padded to the longest of them."""
+    """The model's output for the first of some inputs, padded to the longest of them."""
     return first_output(model, collate(model, prepared, pad_id), len(prepared[0].positions))

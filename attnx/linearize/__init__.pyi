@@ -9,7 +9,7 @@ from attnx.linearize.run import linearized_run as linearized_run
 from attnx.linearize.run import linearized_runs as linearized_runs
 from attnx.linearize.run import readouts as readouts
 from attnx.linearize.run import supports_gradients as supports_gradients
-from attnx.linearize.sink import Check as Check
+from attnx.linearize.sink import Fingerprint as Fingerprint
 from attnx.linearize.sink import sink_shares as sink_shares
 from attnx.linearize.sink import to_device_of as to_device_of
 from attnx.linearize.sink import weights_fingerprint as weights_fingerprint

@@ -39,7 +39,7 @@ STATES_KEPT = 14
 KEPT_AT_MOST = 2**30
 """Bytes that may be kept for backward: those of 2,080 positions of 12 blocks of 768 channels."""
 
-KEPT = "so all that the way back needs was kept in memory"
+KEPT = "so all that backward needs was kept in memory"
 
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}
 
@@ -80,7 +80,7 @@ class Checkpointing(ModuleObserver):
                 f"{type(module).__name__} is given a {type(strange).__name__}, which it may change"
             )
         if self._layers and any(isinstance(child, nn.ModuleList) for child in module.modules()):
-            raise NotRepeatableError(f"{type(module).__name__} has blocks of its own, which are levels, too")
+            raise NotRepeatableError(f"{type(module).__name__} has blocks of its own, which are layers, too")
         inputs = [arguments[index] for index in moving]
         for index in moving:
             arguments[index] = arguments[index].detach()

@@ -160,7 +160,7 @@ def _check_scores(model: nn.Module, scores: EachScore, linearized: Tensor) -> No
     slack = _slack(plain)
     if not torch.allclose(linearized, plain, rtol=slack, atol=slack):
         raise CaptureError(
-            f"{type(model).__name__} gave another score while its gradients were frozen than in a plain run "
+            f"{type(model).__name__} gave another score while it was linearized than in a plain run "
             f"(difference {float((linearized - plain).abs().amax()):.2g}): it is not deterministic in evaluation "
             "mode, or attnx does not fit it; please report the model"
         )
@@ -480,6 +480,6 @@ def _check_readout(readout: Readout, constants: Constants, name: str) -> None:
     if abs(total - readout.score) > _slack(readout.states) * size:
         raise CaptureError(
             f"what leaves the last block of {name} does not add up to the answer ({total:.6g} "
-            f"of {readout.score:.6g}): its head does something that cannot be frozen; use "
+            f"of {readout.score:.6g}): its head does something that cannot be linearized; use "
             "references=('integrated_gradients',)"
         )

@@ -1,4 +1,4 @@
-"""What a decoder's first position gives to the answer because it is first, whatever word stands there.
+"""The attention sink: what a decoder's first position gives to the score because it is first, whatever its token.
 
 Position 0 sees itself alone, so all that it gives leaves through its values: at each attention call, what the values
 v(0) get back from later positions is ∂S/∂v(0) − a · ∂S/∂o(0), where o(0) = a · v(0) is its own output. What *any* first
@@ -30,14 +30,14 @@ _SAMPLES = 16
 _PARALLEL = 1e-3
 """How far o(0) may be from a multiple of v(0), as a share of it: rounding."""
 
-Check: TypeAlias = tuple[tuple[int, float], ...] | None
-_kept: weakref.WeakKeyDictionary[nn.Module, tuple[Check, tuple[Tensor, ...]]] = weakref.WeakKeyDictionary()
+Fingerprint: TypeAlias = tuple[tuple[int, float], ...] | None
+_kept: weakref.WeakKeyDictionary[nn.Module, tuple[Fingerprint, tuple[Tensor, ...]]] = weakref.WeakKeyDictionary()
 
 
 def sink_shares(model: nn.Module, embedding: nn.Module, kernels: Sequence[Kernel], batch: int) -> Tensor | None:
     """What the sink gives to each input's score; None where the first position sees others, as in encoders.
 
-    `kernels` are those of a run along the value path, kept at position 0.
+    `kernels` are those of an `LRP` run, kept at position 0.
     """
     if not kernels or not all(_sees_itself_alone(kernel, batch) for kernel in kernels):
         return None
@@ -56,10 +56,7 @@ def sink_shares(model: nn.Module, embedding: nn.Module, kernels: Sequence[Kernel
 
 
 def neutral_values(model: nn.Module, embedding: nn.Module) -> tuple[Tensor, ...]:
-    """For each attention call head × width: the mean values of a first token. Computed once a model and kept beside it.
-
-    They are computed again when the model's weights have changed, or cannot be read.
-    """
+    """For each attention call head × width: the mean values of a first token, cached until the weights change."""
     check = weights_fingerprint(model)
     kept = _kept.get(model)
     if kept is None or check is None or kept[0] != check:
@@ -81,12 +78,12 @@ def _mean_values(model: nn.Module, embedding: nn.Module) -> tuple[Tensor, ...]:
             with active_mode(mode):
                 model(input_ids=to_device_of(embedding, tokens), **options)
             mode.clear()
-            found = [_by_input(kernel.values, len(tokens)).sum(0) for kernel in mode.kernels]
-            sums = [tensor + other for tensor, other in zip(sums, found, strict=True)] if sums else found
+            values = [_by_input(kernel.values, len(tokens)).sum(0) for kernel in mode.kernels]
+            sums = [total + value for total, value in zip(sums, values, strict=True)] if sums else values
     return tuple(tensor / TOKENS for tensor in sums)
 
 
-def weights_fingerprint(model: nn.Module) -> Check:
+def weights_fingerprint(model: nn.Module) -> Fingerprint:
     """A few numbers of every weight: enough to see that it was trained, loaded or replaced since.
 
     None where a weight cannot be read: it is offloaded, or of a class of its own.

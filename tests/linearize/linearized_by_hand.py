@@ -14,7 +14,7 @@ GRADIENT = Path("gradient", values=1.0, scores=1.0, linearized=False)
 """The model's own gradient, which autograd gives as well."""
 
 
-def frozen_gpt2(model: Any, ids: Tensor, direction: Tensor) -> Callable[[Tensor], Tensor]:
+def linearized_gpt2(model: Any, ids: Tensor, direction: Tensor) -> Callable[[Tensor], Tensor]:
     """F(embeddings) → the last position's state along `direction`, with attention, norms and slopes as at `ids`."""
     kept: list[Tensor] = []
     embedded = model.wte(ids)[0].detach()

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from attnx.linearize import LRP, linearized_run, linearized_runs
 from attnx.linearize import autograd as carried
 from tests import zoo
-from tests.linearize.test_frozen import InDoubles, made
+from tests.linearize.test_linearized_run import InDoubles, made
 
 RANDOM = torch.Generator().manual_seed(4)
 

@@ -10,9 +10,9 @@ from attnx.linearize import ATTN_LRP, LRP, linearized_run
 from attnx.linearize import checkpointing as replay
 from attnx.targets import Target
 from tests import zoo
-from tests.hooks.test_untouched import state
-from tests.linearize.frozen_by_hand import GRADIENT
-from tests.linearize.test_frozen import InDoubles, asked, made
+from tests.hooks.test_patching import state
+from tests.linearize.linearized_by_hand import GRADIENT
+from tests.linearize.test_linearized_run import InDoubles, asked, made
 
 NESTED = ("t5", "albert")
 """Their blocks have lists of blocks within."""
@@ -161,7 +161,7 @@ def run(model, **how):
 def test_a_block_that_changes_its_input_is_kept_and_a_note_says_so():
     found = run(Stack(InPlace), checkpoint=True)
     assert found.checkpoints == 0
-    assert found.notes == ("InPlace changes its input in place, so all that the way back needs was kept in memory",)
+    assert found.notes == ("InPlace changes its input in place, so all that backward needs was kept in memory",)
 
 
 def test_a_block_that_gives_something_else_the_second_time_is_kept():
@@ -184,7 +184,7 @@ def test_blocks_within_blocks_are_kept_where_each_is_a_level(name):
     model.config.use_cache = False
     scores, entry = asked(model, name)
     found = linearized_run(model, scores, LRP, entry=entry, layers=True, checkpoint=True)
-    assert "has blocks of its own, which are levels, too" in found.notes[0]
+    assert "has blocks of its own, which are layers, too" in found.notes[0]
     assert len(found.layers) == 3
 
 
@@ -255,6 +255,4 @@ def test_a_model_without_blocks_says_so():
     model = Stack(Remembering)
     model.blocks = nn.Sequential(*model.blocks)
     found = run(model, checkpoint=True)
-    assert found.notes == (
-        "no blocks can be told apart in the model, so all that the way back needs was kept in memory",
-    )
+    assert found.notes == ("no blocks can be told apart in the model, so all that backward needs was kept in memory",)

@@ -18,8 +18,8 @@ from attnx.linearize import ATTN_LRP, LRP, linearized_run, sink_shares, weights_
 from attnx.linearize.rules import linearize_mode
 from attnx.linearize.sink import _by_input, _kept, _leaving, neutral_values
 from tests import zoo
-from tests.hooks.test_untouched import state
-from tests.linearize.frozen_by_hand import GRADIENT, frozen_gpt2
+from tests.hooks.test_patching import state
+from tests.linearize.linearized_by_hand import GRADIENT, linearized_gpt2
 
 BIAS_FREE = ["llama", "mistral", "qwen3", "gemma2", "gemma3", "phi3", "t5"]
 CAUSAL = ["gpt2", "llama", "mistral", "gpt_neo", "gpt_neox", "opt", "qwen3", "gemma3", "bloom"]
@@ -125,7 +125,7 @@ def found():
     model = made("gpt2")
     ids = zoo.inputs("gpt2")["input_ids"]
     direction = torch.randn(32, generator=torch.Generator().manual_seed(3)).double()
-    return run(model, "gpt2"), frozen_gpt2(model, ids, direction), model.wte(ids)[0].detach()
+    return run(model, "gpt2"), linearized_gpt2(model, ids, direction), model.wte(ids)[0].detach()
 
 
 class TestAgainstTheFrozenModelByHand:
