@@ -90,7 +90,11 @@ AsJson = Annotated[bool, option("--json", "Print JSON with all digits.", OUTPUT)
 AsMarkdown = Annotated[bool, option("--markdown", "Print Markdown.", OUTPUT)]
 TableOutput = Annotated[
     Path | None,
-    option("--output -o FILE", "Write the table; the suffix is the format: .json, .md, .csv, .html or .txt.", OUTPUT),
+    option(
+        "--output -o FILE",
+        "Write the table as .json, .md, .csv, .html, .txt or .tex, by the suffix.",
+        OUTPUT,
+    ),
 ]
 Html = Annotated[Path | None, option("--html FILE", "Write an interactive page as a single file.", OUTPUT)]
 
@@ -190,7 +194,7 @@ FORMS: Mapping[str, Callable[[Result], str]] = {
     ".html": lambda table: table.to_html(),
     ".txt": lambda table: table.to_text(),
 }
-TABLES = tuple(FORMS)
+TABLES = (*FORMS, ".tex")
 RESULTS = (*SAVED, ".html", ".json", ".csv", ".md", ".txt")
 """Suffixes of the formats of a table, and of a result that can be loaded again."""
 
@@ -223,8 +227,18 @@ def write_result(result: Result, path: Path) -> None:
         result.save(path)
     elif path.suffix.lower() in PAGES:
         result.to_html(path)
+    elif path.suffix.lower() == ".tex":
+        path.write_text(f"{latex(result)}\n", encoding="utf-8")
     else:
         path.write_text(FORMS[path.suffix.lower()](result).rstrip("\n") + "\n", encoding="utf-8")
+
+
+def latex(result: Result) -> str:
+    """The tables of a result in LaTeX."""
+    from attnx.results import VIEWS
+    from attnx.views import as_latex
+
+    return as_latex(VIEWS[result.kind]().blocks(result))
 
 
 def show(table: Result, as_json: bool, as_markdown: bool, output: Path | None) -> None:

@@ -39,7 +39,7 @@ def test_without_arguments_all_methods_and_references_stand_in_one_table(run):
 
 def test_one_suite_with_few_methods_in_each_format(run, tmp_path):
     shared = ("--suite", "recall", "--rows", 6, "--method", "rollout", "--reference", "lrp")
-    for suffix in (".json", ".md", ".csv", ".txt", ".html"):
+    for suffix in (".json", ".md", ".csv", ".txt", ".html", ".tex"):
         code, _, err = run(*shared, "--output", f"found{suffix}")
         assert (code, err) == (0, f"attnx: wrote found{suffix}\n")
     read = BenchmarkTable.from_json((tmp_path / "found.json").read_text())
@@ -52,7 +52,8 @@ def test_json_markdown_and_a_page(run, tmp_path):
     shared = ("--suite", "recall", "--rows", 2, "--method", "raw")
     code, out, _ = run(*shared, "--json")
     assert code == 0
-    assert BenchmarkTable.from_json(out).rows("recall") == json.loads(out)["wrong"]["recall"] + 2
+    assert BenchmarkTable.from_json(out).suites["recall"].count == 2
+    assert json.loads(out)["suites"]["recall"]["wrong"] == 0
     _, out, _ = run(*shared, "--markdown")
     assert "| raw |" in out
     _, _, err = run(*shared, "--html", "page.html")

@@ -48,12 +48,13 @@ def test_texts_as_arguments_give_a_block_for_each_reference(compare):
 def test_a_file_of_texts_is_read_and_the_result_written_in_each_format(compare, tmp_path):
     (tmp_path / "few.csv").write_text("line\nthe key to the cabinets\nsome boxes in it\nkeys to it\n")
     shared = ("--data", "few.csv", "--column", "line", "--limit", "2", "--reference", "blankout", "--method", "flow")
-    for suffix in (".md", ".json", ".csv", ".txt", ".html"):
+    for suffix in (".md", ".json", ".csv", ".txt", ".html", ".tex"):
         code, _, err = compare(*shared, "--output", f"result{suffix}")
         assert (code, err) == (0, f"attnx: wrote result{suffix}\n")
     read = Comparison.from_json((tmp_path / "result.json").read_text())
     assert read.references == ("blankout",)
     assert (tmp_path / "result.txt").read_text() == read.to_text() + "\n"
+    assert (tmp_path / "result.tex").read_text() == read.to_latex() + "\n"
     assert (tmp_path / "result.md").read_text() == read.to_markdown() + "\n"
     assert (tmp_path / "result.csv").read_text() == read.to_csv()
     assert (tmp_path / "result.html").read_text() == attnx.to_html(read)

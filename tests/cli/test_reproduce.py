@@ -115,7 +115,7 @@ MISTAKES = [
     (["reproduce", "figure1", "--output", "no/such/folder/x.png"], "there is no directory no/such/folder"),
     (["reproduce", "figure1", "--model", "nowhere", "--output", "x.bmp"], "ends in .png, .svg or .pdf, found 'x.bmp'"),
     (["reproduce", "figure4", "--model", "nowhere", "--output", "x.bmp"], "ends in .png, .svg or .pdf, found 'x.bmp'"),
-    (["reproduce", "table1", "--model", "nowhere", "--output", "x.pdf"], "ends in .json, .md, .csv, .html or .txt"),
+    (["reproduce", "table1", "--model", "nowhere", "--output", "x.pdf"], "ends in .json, .md, .csv, .html, .txt or"),
 ]
 
 
