@@ -277,7 +277,7 @@ def second_text(shown: SideBySide) -> int | None:
 def heading(shown: SideBySide, name: str) -> str:
     """The method, its layer, and its target."""
     first = shown.explanations[0]
-    layers = list(dict.fromkeys(explanation.layers[-1] for explanation in shown.explanations))
+    layers = list(dict.fromkeys(explanation.layers[-1] for explanation in shown.explanations if explanation.layers))
     where = "" if first.attributions[name].layers is None else f" at layer {' and '.join(map(str, layers))}"
     targets = " and ".join(_targets(shown)) if first.attributions[name].target_specific else ""
     return f"{name}{where}{targets and f', for {targets}'}"

@@ -244,7 +244,7 @@ class FaithfulnessTask(EvaluationTask):
             FACTS: facts(
                 provenance=record_of(explanation),
                 notes=(*estimated, *explanation.notes),
-                layer=explanation.layers[-1],
+                layer=(explanation.layers or (1,))[-1],
                 methods=methods,
                 signed=tuple(name for name in explanation.methods if explanation.attributions[name].signed),
             ),

@@ -400,7 +400,7 @@ class RecommendationTask(EvaluationTask):
                 FACTS: facts(
                     provenance=record_of(explanation),
                     notes=explanation.notes,
-                    layer=explanation.layers[-1],
+                    layer=(explanation.layers or (1,))[-1],
                     units=_unit_name(things[n].prepared),
                     methods=tuple(orders),
                     references=unlayered(explanation),

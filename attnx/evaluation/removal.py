@@ -174,7 +174,7 @@ class _TextOrders:
         def draws(name: str) -> np.random.Generator:
             return generator_of(case.prepared, removal.seed, name)
 
-        layer, names = explanation.layers[-1], (*layered(explanation), *unlayered(explanation))
+        layer, names = (explanation.layers or (1,))[-1], (*layered(explanation), *unlayered(explanation))
         chance = random_orders(case.units, draws(RANDOM))
         orders = {name: [order_of(explanation, name, layer, draws(name))] for name in names}
         return cls(number, {**orders, RANDOM: list(islice(chance, removal.random or FIRST))}, chance)

@@ -31,12 +31,14 @@ from attnx.methods import Normalization
 from attnx.pipeline import (
     DEFAULT_REFERENCES,
     LAST,
+    AskedMethods,
+    MethodChoice,
     Request,
     Settings,
     asked_references,
-    check_no_reference,
     explain_prepared,
     model_and_processor,
+    ordered,
     takes_pipelines,
 )
 from attnx.results import Array, Attribution, Explanation
@@ -180,7 +182,7 @@ def explain_generation(
     *,
     max_new_tokens: int = NEW_TOKENS,
     continuation: str | None = None,
-    methods: Sequence[str] | str | None = None,
+    methods: AskedMethods | None = None,
     references: AskedReferences | None = None,
     contrast: bool = False,
     layer: int | str | None = None,
@@ -223,21 +225,22 @@ def explain_generation(
     check_generates(model)
     if head == EACH:
         raise ChoiceError("head='all' has no place in a matrix generated × source; give one number, or mean, max, min")
-    check_no_reference(methods)
+    choice = MethodChoice.of(methods, references)
     settings = Settings.of(
-        methods,
+        ("raw",) if choice.graph == () else choice.graph,
         layer=LAST if layer is None else None if layer == EACH else layer,
         head=head,
         residual=residual,
         normalize=normalize,
         drop_sink=drop_sink,
     )
-    nobody_chose = references is None and settings.methods is None
+    nobody_chose = choice.measured is None and settings.methods is None
     call = _Call(
         model,
         tokenizer,
         settings,
-        asked_references(DEFAULT_REFERENCES if nobody_chose else references),
+        asked_references(DEFAULT_REFERENCES if nobody_chose else choice.measured),
+        order=choice.order,
         chosen=not nobody_chose,
         contrast=contrast,
         prepend_token=prepend_token,
@@ -264,6 +267,7 @@ class _Call:
     tokenizer: Any
     settings: Settings
     references: Mapping[str, Mapping[str, Any]]
+    order: tuple[str, ...] | None
     chosen: bool
     contrast: bool
     prepend_token: str | int | None
@@ -322,7 +326,7 @@ class _Call:
                 progress=self.progress,
             )
         )
-        every = [explanations[number] for number in range(len(requests))]
+        every = [ordered(explanations[number], self.order) for number in range(len(requests))]
         _check_causal(every[0], self.model)
         return joined(whole, written.prompt_length, every[: len(queries)], every[len(queries) :], generation)
 

@@ -2,6 +2,7 @@ from attnx.pipeline.explain import Call as Call
 from attnx.pipeline.explain import Choices as Choices
 from attnx.pipeline.explain import Options as Options
 from attnx.pipeline.explain import asked_references as asked_references
+from attnx.pipeline.explain import ordered as ordered
 from attnx.pipeline.explain import settings_of as settings_of
 from attnx.pipeline.loading import GivenModel as GivenModel
 from attnx.pipeline.loading import given_model as given_model
@@ -12,9 +13,10 @@ from attnx.pipeline.loading import saved_model as saved_model
 from attnx.pipeline.loading import takes_pipelines as takes_pipelines
 from attnx.pipeline.options import DEFAULT_REFERENCES as DEFAULT_REFERENCES
 from attnx.pipeline.options import LAST as LAST
+from attnx.pipeline.options import AskedMethods as AskedMethods
+from attnx.pipeline.options import MethodChoice as MethodChoice
 from attnx.pipeline.options import Settings as Settings
 from attnx.pipeline.options import check_choices as check_choices
-from attnx.pipeline.options import check_no_reference as check_no_reference
 from attnx.pipeline.options import mean_row as mean_row
 from attnx.pipeline.pipeline import Postponed as Postponed
 from attnx.pipeline.pipeline import Refused as Refused

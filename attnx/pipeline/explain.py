@@ -32,8 +32,9 @@ from attnx.pipeline.options import (
     DEFAULT_REFERENCES,
     ENTITIES,
     EVERY,
+    AskedMethods,
+    MethodChoice,
     Settings,
-    check_no_reference,
     check_position_name,
     mean_row,
 )
@@ -193,7 +194,7 @@ def _otherwise(own: Mapping[str, Any], measured: Mapping[str, Any]) -> tuple[str
 class Options(TypedDict, total=False):
     """The keyword arguments of `explain`, for type checkers."""
 
-    methods: Sequence[str] | str | Recommendation | None
+    methods: AskedMethods | Recommendation | None
     position: int | Literal["mean", "entities", "all"] | list[int | None] | None
     layer: int | str | None
     head: Head | None
@@ -239,6 +240,8 @@ class Choices:
     batch_size: int | None = None
     recommended: Recommended | None = None
     progress: bool = False
+    order: tuple[str, ...] | None = None
+    """The methods as the caller named them; None where nobody did."""
 
     @classmethod
     def of(cls, model: nn.Module, **options: Unpack[Options]) -> Choices:
@@ -252,7 +255,7 @@ class Choices:
             recommended = Recommended.of(methods, unwrap_model(model).config, chosen)
             chosen |= recommended.options
             methods = chosen.pop("methods")
-        check_no_reference(methods)
+        choice = MethodChoice.of(methods, chosen.pop("references", None))
         model = unwrap_model(model)
         tower = select_tower(model, chosen.get("module", ""))
         if tower is not None:
@@ -261,9 +264,10 @@ class Choices:
         target_text = chosen.pop("target_text", None)
         position, target = chosen.pop("position", None), chosen.pop("target", None)
         prepend_token, spans = chosen.pop("prepend_token", None), chosen.pop("spans", None)
-        references, batch_size = chosen.pop("references", None), chosen.pop("batch_size", None)
+        references, batch_size = choice.measured, chosen.pop("batch_size", None)
         progress = chosen.pop("progress", False)
-        settings = Settings.of(methods, **chosen)
+        # What is only measured needs the prediction, which the pass that captures attention brings.
+        settings = Settings.of(PAPER_METHODS[:1] if choice.graph == () else choice.graph, **chosen)
         nobody_chose = references is None and settings.methods is None
         asked = asked_references(DEFAULT_REFERENCES if nobody_chose else references)
         entities = isinstance(position, str) and position == ENTITIES
@@ -289,6 +293,7 @@ class Choices:
             batch_size,
             recommended,
             progress,
+            None if recommended is not None else choice.order,
         )
 
     def requests(self, tokenizer: Any, text: Any) -> tuple[list[Request], bool]:
@@ -325,6 +330,7 @@ class Choices:
             self.recommended,
             told=True,
             progress=self.progress,
+            order=self.order,
         )
 
 
@@ -346,6 +352,8 @@ class Call:
     told: bool = False
     """Whether a caller of `explain` chose the target, and is told where nothing depends on it."""
     progress: bool = False
+    order: tuple[str, ...] | None = None
+    """As in `Choices`."""
 
     @classmethod
     def of(cls, model: nn.Module, tokenizer: Any, text: Any, **options: Unpack[Options]) -> Call:
@@ -371,7 +379,7 @@ class Call:
             if self.recommended is None
             else ((n, self.recommended.followed(explanation)) for n, explanation in found)
         )
-        return ((number, self._with_note(number, explanation)) for number, explanation in followed)
+        return ((number, self._with_note(number, ordered(explanation, self.order))) for number, explanation in followed)
 
     def _with_note(self, number: int, explanation: Explanation) -> Explanation:
         """What a user should know who gave a target that nothing asked for depends on."""
@@ -397,6 +405,15 @@ class Call:
                 if foresight is not None:
                     foresight.through(number)
         return [explanations[number] for number in range(len(self.requests))]
+
+
+def ordered(explanation: Explanation, names: Sequence[str] | None) -> Explanation:
+    """The same explanation with these methods alone, in this order."""
+    if names is None or tuple(names) == explanation.methods:
+        return explanation
+    attributions = {name: explanation.attributions[name] for name in names if name in explanation.attributions}
+    layers = any(attribution.layers for attribution in attributions.values())
+    return replace(explanation, attributions=attributions, sink=explanation.sink if layers else None)
 
 
 def _averaged(model: nn.Module, position: str, settings: Settings) -> Settings:
@@ -451,7 +468,7 @@ def explain(
     tokenizer: Any = None,
     text: Any = None,
     *,
-    methods: Sequence[str] | str | Recommendation | None = None,
+    methods: AskedMethods | Recommendation | None = None,
     position: int | Literal["mean", "entities", "all"] | list[int | None] | None = None,
     layer: int | str | None = None,
     head: Head | None = None,

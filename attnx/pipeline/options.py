@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from torch import Tensor
 
 from attnx.attention import AttentionTensor
-from attnx.attribution import REFERENCES
+from attnx.attribution import REFERENCES, asked_references
 from attnx.errors import ChoiceError, CostError, whole_number
 from attnx.graph import EDGE_WEIGHTS, Head, check_head_name, check_residual, check_share
 from attnx.methods import (
@@ -21,6 +21,7 @@ from attnx.methods import (
     check_cost,
     check_normalization,
 )
+from attnx.registry import unknown
 
 MEAN, ENTITIES, EVERY = "mean", "entities", "all"
 """How a caller asks for the mean of all positions, for each entity that a token classifier finds, and for each token of
@@ -38,9 +39,9 @@ def check_choices(
     position: Any = None,
 ) -> None:
     """That all of it may exist. What depends on the model or on the input is found out with them."""
-    check_no_reference(methods)
     for name in methods or ():
-        _check_method(name)
+        if not _measured(name):
+            _check_method(name)
     for name in references or ():
         REFERENCES.check(name)
     check_normalization(normalize)
@@ -64,15 +65,45 @@ def check_position_name(position: str) -> None:
         )
 
 
-def check_no_reference(methods: Any) -> None:
-    """References are asked for by another word; who takes one for a method is told which."""
-    names = (methods,) if isinstance(methods, str) else methods if isinstance(methods, (list, tuple)) else ()
-    for name in names:
-        if isinstance(name, str) and ":" not in name and name not in METHODS and name in REFERENCES:
-            raise ChoiceError(
-                f"{name} is a reference, measured on the model itself, and no method: references={name!r}, "
-                f"or --reference {name} on the command line"
-            )
+AskedMethods: TypeAlias = Sequence[str] | str | Mapping[str, Mapping[str, Any]]
+"""Names of methods, or names with options: `{"rollout": {}, "integrated_gradients": {"steps": 64}}`."""
+
+
+@dataclass(frozen=True)
+class MethodChoice:
+    """The methods of a call: those that are read off the graph of attention, and those that run the model."""
+
+    graph: tuple[str, ...] | None
+    """None where nobody chose."""
+    measured: Mapping[str, Mapping[str, Any]] | None
+    """Name → options; None where nobody chose."""
+    order: tuple[str, ...] | None
+    """All in the order in which the caller named them."""
+
+    @classmethod
+    def of(cls, methods: AskedMethods | None, references: Any = None) -> MethodChoice:
+        """Read `methods`, and what else is measured; a name or an option that does not exist is an error."""
+        if methods is None:
+            return cls(None, references, None)
+        names = (methods,) if isinstance(methods, str) else methods
+        options = {name: dict(methods[name] or {}) if isinstance(methods, Mapping) else {} for name in names}
+        graph = tuple(name for name in options if not _measured(name))
+        for name in graph:
+            _check_method(name)
+            if options[name]:
+                raise ChoiceError(f"{name} takes no options of its own, found {', '.join(options[name])}")
+        chosen = {name: options[name] for name in options if name not in graph}
+        measured = asked_references(chosen) if chosen else {}
+        more = {} if references is None or len(references) == 0 else asked_references(references)
+        if not measured and not graph:
+            asked_methods(())
+        if not measured and references is None:
+            return cls(graph, None, graph)
+        return cls(graph, {**measured, **more}, (*options, *more))
+
+
+def _measured(name: object) -> bool:
+    return isinstance(name, str) and name not in METHODS and name in REFERENCES
 
 
 def _check_method(name: str) -> None:
@@ -81,8 +112,8 @@ def _check_method(name: str) -> None:
     if name not in METHODS and edge_weights:
         EDGE_WEIGHTS.check(edge_weights)
         METHODS.check(method)
-    else:
-        METHODS.check(name)
+    elif name not in METHODS:
+        raise ChoiceError(unknown("method", name, (*METHODS.names(), *REFERENCES.names())))
 
 
 LAST = -1

@@ -66,7 +66,8 @@ def blocks(explanation: Explanation) -> list[TextBlock]:
         for row, word in enumerate(explanation.words)
     ]
     said = [answer(explanation)] if explanation.prediction else []
-    heading = ", ".join([*said, f"layer {explanation.layers[-1]}", seen_from(explanation)])
+    at = [f"layer {explanation.layers[-1]}"] if explanation.layers else []
+    heading = ", ".join([*said, *at, seen_from(explanation)])
     foot = (*cautions(explanation, names), *notes(explanation))
     lead = (judgement(explanation, explanation.methods[0]),)
     text_blocks = [TextBlock(heading, lead=lead, lines=[["word", *names], *words], foot=foot)]

@@ -283,7 +283,7 @@ def image_panels(
     """The picture, and beside it what each method and reference says; each has its own scale, from 0 to its highest."""
     names = list(explanation.methods) if methods is None else list(methods)
     scores = [explanation.scores(name, layer, head) for name in names]
-    at = explanation.layers[-1] if layer is None else layer
+    at = (explanation.layers or (1,))[-1] if layer is None else layer
     titles = [name if explanation.attributions[name].layers is None else f"{name}, layer {at}" for name in names]
     highest = [highest_score(explanation, score) for score in scores]
     signed = [explanation.attributions[name].signed for name in names]

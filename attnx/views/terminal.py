@@ -115,7 +115,7 @@ def coloured(
     most = float(abs(rows.scores).max(initial=0))
     what, scale = row_name(explanation, main, layer), written(most, places(most))
     if len(chosen) > 1:
-        at = explanation.layers[-1] if layer is None else layer
+        at = (explanation.layers or (1,))[-1] if layer is None else layer
         what, scale = f"relevance at layer {at}, {seen_from(explanation)}", "the most in its row"
     others = [judgement(explanation, name, layer, with_input=False) for name in chosen if name != main]
     remarks = [rows.note, *others, *cautions(explanation, chosen, layer)]

@@ -108,13 +108,12 @@ def content(explanations: Sequence[Explanation]) -> list[dict[str, Any]]:
 
 
 def _result(explanation: Explanation, results: int) -> dict[str, Any]:
-    heads = max(
-        scores.shape[1] if scores.ndim == 3 else 0 for scores in map(explanation.__getitem__, layered(explanation))
-    )
-    length, count = len(explanation.positions), len(explanation.layers)
-    numbers = length * len(layered(explanation))
-    kept = kept_layers(count, numbers * (_BYTES_A_NUMBER + heads * _BYTES_A_PACKED), results)
-    layers = [explanation.layers[index] for index in kept]
+    # The scripts draw rows by layer; a method without layers stands as one where there is no other.
+    rows = layered(explanation) or explanation.methods[:1]
+    heads = max((explanation[name].shape[1] for name in rows if explanation[name].ndim == 3), default=0)
+    length, count = len(explanation.positions), len(explanation.layers) or 1
+    kept = kept_layers(count, length * len(rows) * (_BYTES_A_NUMBER + heads * _BYTES_A_PACKED), results)
+    layers = [(explanation.layers or (1,))[index] for index in kept]
     notes = list(explanation.notes)
     if len(kept) < count:
         notes.append(f"{len(kept)} of {count} layers are in this page: {', '.join(map(str, layers))}")
@@ -134,9 +133,7 @@ def _result(explanation: Explanation, results: int) -> dict[str, Any]:
         "layer_names": _levels(explanation, layers),
         "first": explanation.methods[0],
         "method": next(iter(layered(explanation)), explanation.methods[0]),
-        "relevance": {
-            name: [_rounded(explanation.scores(name, layer)) for layer in layers] for name in layered(explanation)
-        },
+        "relevance": {name: [_rounded(explanation.scores(name, layer)) for layer in layers] for name in rows},
         "heads": None if not heads else _heads(explanation, kept, heads),
         "maps": maps,
         "prediction": _prediction(explanation),

@@ -120,7 +120,7 @@ def trust_section(shown: Shown) -> dict[str, Any] | None:
 
 
 def _facts(explanation: Explanation, layers: list[int]) -> dict[str, Any]:
-    kept = [explanation.layers.index(layer) for layer in layers]
+    kept = [explanation.layers.index(layer) for layer in layers if explanation.layers]
     return {
         "said": {name: [_said(explanation, name, layer) for layer in layers] for name in layered(explanation)}
         | {name: [_said(explanation, name, None)] for name in unlayered(explanation)},
