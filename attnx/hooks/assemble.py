@@ -25,7 +25,7 @@ from attnx.attention import (
     pad_keys,
 )
 from attnx.errors import CaptureError, InputError
-from attnx.hooks.block_tail import BlockTailRun
+from attnx.hooks.recompute import BlockTailRun
 from attnx.hooks.record import Record, Recorder, ResidualAdd, check_sampling
 from attnx.hooks.stacks import EncoderDecoderChain, RecordedCalls, VisionLanguageChain
 from attnx.hooks.verification import DeferredCheck, rows_checked, verify

@@ -1,13 +1,21 @@
-"""Recomputation: of a very long input the input of each block is kept, and not the queries and keys of its attention.
+"""Blocks that are called again: for the tail of a block as a function, and to recompute queries and keys.
 
-They are twice as large where each head has keys of its own. Where they are read, the block is called again and left as
+The tail of a block is what it makes of the residual stream after its attention. The block is called with the same
+arguments, and one of its calls to torch gives the sum of stream and attention. There other vectors are put in its
+place, and the block's own code runs on them; what comes before is replaced by empty tensors. So the block must go on
+from the sum alone, and treat all positions alike. Both are checked: the sum itself, with its positions permuted, must
+give what the block gave. Where the MLP stands beside attention, or nothing follows, the block is a sum, and no call is
+needed.
+
+Recomputation: of a very long input the input of each block is kept, and not the queries and keys of its attention,
+which are twice as large where each head has keys of its own. Where they are read, the block is called again and left as
 soon as its attention has them: less than a tenth of a run at 32,768 positions. That the same come out is checked on
 each block when it has run; where they do not, or where somebody's hooks hang on the block, they are kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -16,20 +24,209 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
+from attnx._signals import cached_property
 from attnx.attention import ComputedLayer, LatestLayer, RecomputedLayer
-from attnx.errors import CaptureError
+from attnx.errors import CaptureError, out_of_memory
+from attnx.hooks.blocks import floating_tensors, miss
 from attnx.hooks.patching import (
     ModuleObserver,
     Switches,
     active_mode,
     eval_mode,
+    grad_mode,
     is_of_attnx,
     layer_count,
     listed_modules,
 )
-from attnx.hooks.record import Recorder, copied, total
+from attnx.hooks.record import BlockCall, Recorder, ResidualAdd, copied, total
 from attnx.hooks.tracing import Function, TracingMode
 from attnx.hooks.verification import TOLERANCE, rows_checked
+
+
+@dataclass(frozen=True, eq=False)
+class BlockTailRun:
+    """The tail of one block of a batch."""
+
+    model: nn.Module
+    name: str
+    """Of the module that attends."""
+    residual: ResidualAdd
+    call: BlockCall
+
+    def of_input(self, index: int, kept: Tensor | None) -> Callable[[Tensor, Tensor], Tensor]:
+        """(vector × width, vector) → vector × width for one input, without its padding: the block's output at these
+        positions when each vector is subtracted from what attention adds there."""
+        length = self.residual.states.shape[1]
+
+        def without(vectors: Tensor, positions: Tensor) -> Tensor:
+            rows = positions if kept is None else kept.to(positions.device)[positions]
+            with grad_mode(gradients=False):
+                return self._without(vectors.to(self._output), rows + index * length)
+
+        return without
+
+    def _without(self, vectors: Tensor, rows: Tensor) -> Tensor:
+        total, tail = self._total_and_tail
+        norm, branch = self.residual.branch_norm, self.residual.branch
+        if norm is not None:
+            with eval_mode(self.model):
+                branch_output = norm.module(_flat(norm.input)[rows] - vectors)
+            states = _flat(self.residual.states)[rows] + branch_output
+            return self._output[rows] + states - self._sum[rows] if tail is None else tail(states)
+        subtracted = vectors if branch is None else branch.gain.to(vectors) * vectors
+        return self._output[rows] - subtracted if total is None or tail is None else tail(total[rows] - subtracted)
+
+    @property
+    def tolerance(self) -> float:
+        return TOLERANCE.get(self.call.precision, 1e-4)
+
+    @cached_property
+    def _output(self) -> Tensor:
+        assert self.call.output is not None
+        return _flat(self.call.output)
+
+    @cached_property
+    def _sum(self) -> Tensor:
+        """position × width: stream and attention where the block is a sum."""
+        norm, branch = self.residual.branch_norm, self.residual.branch
+        assert norm is not None
+        assert branch is not None
+        return _flat(self.residual.states + branch(norm.input.reshape(self.residual.states.shape)))
+
+    @cached_property
+    def _total_and_tail(self) -> tuple[Tensor | None, Callable[[Tensor], Tensor] | None]:
+        """The sum as the block made it, if it did, and the function from it to the output; None where that adds."""
+        search = _FindSum(self.residual.observed, self.residual.rows, self.call.input.shape, self.tolerance)
+        self.run(search)
+        if search.total is None:
+            return None, None
+        total = _flat(search.total)
+        for size in (None, len(total)):
+            tail = _Tail(self, search.before, search.total.shape, size)
+            if tail.gives(total, self._output):
+                return total, tail
+        shifted = total + torch.linspace(-1, 1, total.shape[-1], dtype=total.dtype, device=total.device)
+        output = self.run(_ReplaceSum(len(search.before), shifted.reshape(search.total.shape)))
+        if _close(_flat(output), self._output + shifted - total, self.tolerance):
+            return None, None
+        raise CaptureError(
+            f"the rest of the block around {self.name} cannot be run by itself: it reads more than the sum behind "
+            "attention, or mixes positions. value_zeroing needs that; use alti, or references=('lrp',)"
+        )
+
+    def run(self, mode: TracingMode) -> Tensor:
+        """The block's output while the mode answers some of its calls to torch."""
+        with eval_mode(self.model), active_mode(mode):
+            output = self.call.module(*self.call.args, **self.call.kwargs)
+        return next(floating_tensors(output))
+
+
+@dataclass(frozen=True, eq=False)
+class _Tail:
+    """vector × width → vector × width."""
+
+    block: BlockTailRun
+    before: Sequence[Any]
+    """The results of the calls before the sum, emptied."""
+    shape: torch.Size
+    """As the block made the sum."""
+    size: int | None
+    """How many vectors a call takes; None for any number."""
+
+    def __call__(self, states: Tensor) -> Tensor:
+        if self.size is None:
+            return self._run(states.reshape(*[1] * (len(self.shape) - 2), *states.shape))
+        outputs = []
+        for part in torch.split(states, self.size):
+            filled = torch.cat([part, part[-1:].expand(self.size - len(part), -1)])
+            outputs.append(self._run(filled.reshape(self.shape))[: len(part)])
+        return torch.cat(outputs)
+
+    def _run(self, states: Tensor) -> Tensor:
+        return _flat(self.block.run(_ReplaceSum(len(self.before), states, self.before)))
+
+    def gives(self, total: Tensor, output: Tensor) -> bool:
+        """Whether vectors in another order, and one of them twice, give what the block gave for each."""
+        order = torch.arange(-1, len(total), device=total.device).roll(1) % len(total)
+        try:
+            return _close(self(total[order]), output[order], self.block.tolerance)
+        except (RuntimeError, ValueError, IndexError, TypeError) as error:  # shapes that were fixed before the sum
+            if out_of_memory(error):
+                raise
+            return False
+
+
+class _FindSum(TracingMode):
+    """Looks for the call that makes the sum, and keeps the shapes of what was computed before it."""
+
+    def __init__(self, observed: Tensor, rows: Any, shape: torch.Size, tolerance: float) -> None:
+        super().__init__()
+        self._observed, self._rows, self._shape, self._tolerance = observed, rows, shape, tolerance
+        self.before: list[Any] = []
+        self.total: Tensor | None = None
+
+    def call(self, func: Function, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        result = func(*args, **kwargs)
+        if self.total is None:
+            if self._is_sum(result):
+                self.total = result.detach().clone()
+            else:
+                self.before.append(_emptied(result))
+        return result
+
+    def _is_sum(self, result: Any) -> bool:
+        if not isinstance(result, Tensor) or not result.is_floating_point() or result.ndim < 2:
+            return False
+        if result.numel() != self._shape.numel() or result.shape[-1] != self._shape[-1]:
+            return False
+        rows = result.detach().reshape(self._shape)[:, self._rows].to(self._observed)
+        return miss(rows, self._observed) <= self._tolerance
+
+
+class _ReplaceSum(TracingMode):
+    """Gives another sum. With `before` nothing before it is computed: shapes and numbers are as they were."""
+
+    def __init__(self, index: int, states: Tensor, before: Sequence[Any] | None = None) -> None:
+        super().__init__()
+        self._index, self._states, self._before, self._calls = index, states, before, 0
+
+    def call(self, func: Function, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        index, self._calls = self._calls, self._calls + 1
+        if index == self._index:
+            return self._states
+        if index < self._index and self._before is not None:
+            return _filled(self._before[index])
+        return func(*args, **kwargs)
+
+
+@dataclass(frozen=True)
+class _Empty:
+    """A tensor of which only its kind is kept."""
+
+    shape: torch.Size
+    dtype: torch.dtype
+    device: torch.device
+
+
+def _emptied(result: Any) -> Any:
+    if isinstance(result, Tensor):
+        return _Empty(result.shape, result.dtype, result.device)
+    return type(result)(map(_emptied, result)) if type(result) in (tuple, list) else result
+
+
+def _filled(kept: Any) -> Any:
+    if isinstance(kept, _Empty):
+        return torch.zeros((), dtype=kept.dtype, device=kept.device).expand(kept.shape)
+    return type(kept)(map(_filled, kept)) if type(kept) in (tuple, list) else kept
+
+
+def _flat(tensor: Tensor) -> Tensor:
+    return tensor.reshape(-1, tensor.shape[-1])
+
+
+def _close(tensor: Tensor, other: Tensor, tolerance: float) -> bool:
+    return tensor.shape == other.shape and miss(tensor, other) <= tolerance
+
 
 KEPT_AT_MOST = 2**30
 """Bytes of queries and keys of all layers that are kept: those of 14,563 positions of 12 layers of 768 channels."""

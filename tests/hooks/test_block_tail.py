@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from attnx.errors import CaptureError
-from attnx.hooks import block_tail as rest
 from attnx.hooks import capture_batch
+from attnx.hooks import recompute as rest
 from attnx.hooks.capture import capture
 from tests import zoo
 
