@@ -1,4 +1,4 @@
-"""The demo as a Gradio page: what can be asked at the left, the same page that `to_html` writes at the right."""
+"""The demo, a Gradio page: a form on the left, and on the right the page that `to_html` writes."""
 
 from __future__ import annotations
 
@@ -22,139 +22,118 @@ from attnx.methods import METHODS
 from attnx.pipeline import load
 
 FRAME = (
-    '<iframe sandbox="allow-scripts" srcdoc="{page}" title="what attnx says" '
-    'style="width: 100%; height: {height}px; border: 0"></iframe>'
+    '<iframe sandbox="allow-scripts" srcdoc="{page}" title="explanation" '
+    'style="width: 100%; height: 900px; border: 0"></iframe>'
 )
-HEIGHT = 900
-LONGEST = 20_000
-"""Characters of a text: whoever has more has a program to write, and not a page to try."""
-MOST_PIXELS = 50_000_000
-"""Of a picture, as many as a camera has; a file of a few kilobytes can claim to have thousands of times that."""
+MAX_CHARACTERS = 20_000
+MAX_PIXELS = 50_000_000
+"""As many as a camera has; a file of a few kilobytes can claim to have thousands of times that."""
+MAX_UPLOAD = 20 * 2**20
+"""Bytes of a request, and so of an uploaded file."""
+MAX_QUEUE = 16
+"""Requests that are accepted at once; others wait."""
+MAX_COMPUTING = 2
+"""Requests that compute at once."""
+UPLOAD_LIFETIME = 600
+"""Seconds after which an uploaded file is removed, unless the demo ends before."""
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
-SEVERAL = 2
-"""Questions that compute at once."""
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+EXAMPLES = (("verb-number", "the keys to the cabinet"), ("recall", "k3 v7 k1 v2 k8 v5 k1"))
 
 
 @dataclass(frozen=True)
 class Form:
-    """One question. Empty is what nobody chose."""
+    """What a visitor filled in; empty fields have the defaults of `explain`."""
 
     model: str
     text: str = ""
     image: Any = None
-    """The file of a picture that was uploaded, or a picture as PIL has it."""
+    """The file of an uploaded image, or an image of PIL."""
     methods: Sequence[str] = ()
     references: Sequence[str] = ()
     target: str = ""
+    """A class or a token; two with a "/" between them are contrasted."""
+
+    def options(self) -> dict[str, Any]:
+        """The options of `explain`."""
+        first, slash, second = (part.strip() for part in self.target.partition("/"))
+        target = (first, second) if slash and first and second else self.target.strip() or None
+        lists = {"methods": list(self.methods), "references": list(self.references)}
+        return {"target": target, **{name: names for name, names in lists.items() if names}}
+
+    def inputs(self, model: Any) -> Any:
+        """The text, or the image where the model reads images."""
+        if getattr(model, "main_input_name", "") == "pixel_values":
+            if self.image is None:
+                raise InputError("this model reads images: drop one")
+            return _load_image(self.image) if isinstance(self.image, (str, PathLike)) else self.image
+        if not self.text.strip():
+            raise InputError("this model reads text: type one")
+        if len(self.text) > MAX_CHARACTERS:
+            raise InputError(f"the text has {len(self.text):,} characters, the demo takes up to {MAX_CHARACTERS:,}")
+        return self.text
 
 
 class Models:
-    """The models that visitors may ask, each loaded once. `anywhere` lets them name directories and hub ids, too.
+    """The models that visitors may choose, each loaded once.
 
-    Those that were named come first. Whoever waits for a hub makes others wait for the same model alone.
+    Args:
+        names: Models to offer first.
+        anywhere: Whether visitors may name directories and hub ids, too.
     """
 
-    def __init__(self, named: Sequence[str] = (), *, anywhere: bool = False) -> None:
-        self.names = tuple(dict.fromkeys((*named, *SHIPPED)))
+    def __init__(self, names: Sequence[str] = (), *, anywhere: bool = False) -> None:
+        self.names = tuple(dict.fromkeys((*names, *SHIPPED)))
         self.anywhere = anywhere
-        self.turn = threading.BoundedSemaphore(SEVERAL)
-        """Held by whoever computes."""
+        self.computing = threading.BoundedSemaphore(MAX_COMPUTING)
         self._loaded: dict[str, tuple[Any, Any]] = {}
-        self._loading: dict[str, threading.Lock] = {}
+        self._locks: dict[str, threading.Lock] = {}
 
     def get(self, name: str) -> tuple[Any, Any]:
-        """(model, tokenizer or image processor)."""
+        """(model, tokenizer or image processor); who waits for a hub keeps others waiting for the same model only."""
         if not isinstance(name, str):
             raise InputError("choose a model")
         name = name.strip()
         if name not in self.names and not self.anywhere:
             raise InputError(
-                f"the model {name!r} is not offered here; there are: {', '.join(self.names)}. Whoever starts the demo "
-                "adds others: attnx demo --model NAME"
+                f"the model {name!r} is not offered here; there are: {', '.join(self.names)}. Others are added where "
+                "the demo is started: attnx demo --model NAME"
             )
-        with self._loading.setdefault(name, threading.Lock()):
+        with self._locks.setdefault(name, threading.Lock()):
             if name not in self._loaded:
                 self._loaded[name] = load(name)
         return self._loaded[name]
 
 
-def answer(asked: Form, models: Models) -> str:
-    """The page that answers, in a frame of its own: neither it nor a text in it can reach the page around it."""
+def render(form: Form, models: Models) -> str:
+    """The page of the explanation, in a frame of its own: neither it nor a text in it can reach the page around it."""
     from attnx.pipeline.explain import explain
 
-    model, processor = models.get(asked.model)
-    options: dict[str, Any] = {"target": _target(asked.target)}
-    if asked.methods:
-        options["methods"] = list(asked.methods)
-    if asked.references:
-        options["references"] = list(asked.references)
-    with models.turn:
-        page = explain(model, processor, _given(asked, model), **options).to_html()
-    return FRAME.format(page=html.escape(page, quote=True), height=HEIGHT)
+    model, processor = models.get(form.model)
+    with models.computing:
+        page = explain(model, processor, form.inputs(model), **form.options()).to_html()
+    return FRAME.format(page=html.escape(page, quote=True))
 
 
-def _given(asked: Form, model: Any) -> Any:
-    """The text, or the picture where the model reads pictures."""
-    if getattr(model, "main_input_name", "") == "pixel_values":
-        if asked.image is None:
-            raise InputError("this model reads pictures: drop one")
-        return _picture(asked.image) if isinstance(asked.image, (str, PathLike)) else asked.image
-    if not asked.text.strip():
-        raise InputError("this model reads a text: type one")
-    if len(asked.text) > LONGEST:
-        raise InputError(f"a text of {len(asked.text):,} characters is too long for the demo, which takes {LONGEST:,}")
-    return asked.text
-
-
-def _picture(file: str | PathLike[str]) -> Any:
-    """The picture in a file, in RGB; its size is checked before anything is decoded."""
+def _load_image(file: str | PathLike[str]) -> Any:
+    """The image in RGB; its size is checked before anything is decoded."""
     from PIL import Image, ImageOps
 
     try:
-        with Image.open(file, formats=FORMATS) as opened:
-            width, height = opened.size
-            if width * height <= MOST_PIXELS:
-                return ImageOps.exif_transpose(opened).convert("RGB")
+        with Image.open(file, formats=FORMATS) as image:
+            width, height = image.size
+            if width * height <= MAX_PIXELS:
+                return ImageOps.exif_transpose(image).convert("RGB")
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise InputError(
-            f"this is no picture that can be read ({first_line(error)}); save it as PNG or JPEG"
-        ) from error
-    raise InputError(
-        f"a picture of {width:,} × {height:,} pixels is too large for the demo, which takes {MOST_PIXELS:,}; "
-        "make it smaller"
-    )
-
-
-def _target(typed: str) -> Any:
-    """A class or a token; two with a "/" between them are set against each other."""
-    first, stroke, second = (part.strip() for part in typed.partition("/"))
-    if stroke and first and second:
-        return first, second
-    return typed.strip() or None
-
-
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
-TOLD = (
-    "### attnx\nWhat did the model base this on? Type a text, or drop a picture. Nothing of it leaves the machine that "
-    "runs this page."
-)
-EXAMPLES = (
-    ("verb-number", "the keys to the cabinet"),
-    ("recall", "k3 v7 k1 v2 k8 v5 k1"),
-)
-VISITORS = 16
-"""Questions that are taken in at once; others wait in a line. How many of them compute at once, `Models` says."""
-LARGEST_UPLOAD = 20 * 2**20
-"""Bytes of a request, and so of an uploaded file."""
-KEPT = 600
-"""Seconds after which an uploaded file is removed, unless the demo ends before."""
+        raise InputError(f"the image cannot be read ({first_line(error)}); save it as PNG or JPEG") from error
+    raise InputError(f"the image has {width:,} × {height:,} pixels, the demo takes up to {MAX_PIXELS:,}; scale it down")
 
 
 def build(models: Models) -> Any:
     """The page, not yet served."""
     gradio = _gradio()
 
-    def asked(
+    def submit(
         model: str,
         text: str,
         image: Any,
@@ -163,14 +142,17 @@ def build(models: Models) -> Any:
         target: str,
         progress: Any = gradio.Progress(),  # noqa: B008, Gradio looks for it in the signature
     ) -> str:
-        progress(0.1, desc=f"asking {model}")
+        progress(0.1, desc=f"explaining {model}")
         try:
-            return answer(Form(model, text or "", image, methods, references, target or ""), models)
+            return render(Form(model, text or "", image, methods, references, target or ""), models)
         except (AttnxError, OSError, MemoryError) as error:
             raise gradio.Error(in_a_line(error), print_exception=False) from None
 
-    with gradio.Blocks(title="attnx", analytics_enabled=False, delete_cache=(KEPT, KEPT)) as page:
-        gradio.Markdown(TOLD)
+    with gradio.Blocks(title="attnx", analytics_enabled=False, delete_cache=(UPLOAD_LIFETIME,) * 2) as page:
+        gradio.Markdown(
+            "### attnx\nWhat did the model base its prediction on? Type a text, or drop an image. Nothing leaves the "
+            "machine that runs this page."
+        )
         with gradio.Row():
             with gradio.Column(scale=1, min_width=280):
                 model = gradio.Dropdown(
@@ -182,81 +164,78 @@ def build(models: Models) -> Any:
                 )
                 text = gradio.Textbox(label="Text", lines=3, value=EXAMPLES[0][1])
                 image = gradio.Image(  # as a file: it is decoded once its size is known
-                    label="Picture, for a vision model",
+                    label="Image, for a vision model",
                     type="filepath",
                     image_mode=None,
                     sources=["upload", "clipboard"],
                 )
-                methods = gradio.Dropdown(METHODS.names(), multiselect=True, label="Methods (as usual if none)")
+                methods = gradio.Dropdown(METHODS.names(), multiselect=True, label="Methods (default if empty)")
                 references = gradio.Dropdown(REFERENCES.names(), multiselect=True, label="References")
-                target = gradio.Textbox(label="Target", placeholder="the answer; or one / another")
+                target = gradio.Textbox(label="Target", placeholder="a class or token; or one / another")
                 button = gradio.Button("Explain", variant="primary")
             with gradio.Column(scale=3):
-                seen = gradio.HTML(label="Answer")
-        given = [model, text, image, methods, references, target]
-        button.click(asked, given, seen, concurrency_limit=VISITORS, api_name=False)
-        text.submit(asked, given, seen, concurrency_limit=VISITORS, api_name=False)
-        gradio.Examples([list(one) for one in EXAMPLES], [model, text], label="Try")
+                output = gradio.HTML(label="Explanation")
+        inputs = [model, text, image, methods, references, target]
+        for event in (button.click, text.submit):
+            event(submit, inputs, output, concurrency_limit=MAX_QUEUE, api_name=False)
+        gradio.Examples([list(example) for example in EXAMPLES], [model, text], label="Examples")
     return page
 
 
 def serve(names: Sequence[str], host: str, port: int | None, *, browser: bool = False) -> None:
-    """Serve it until it is stopped. Only on loopback may visitors name directories of this machine."""
+    """Serve the page until it is stopped. Only on loopback may visitors name directories of this machine."""
     local = host in LOOPBACK
-    with _uploads_removed():
+    with _temporary_uploads():
         page = build(Models(names, anywhere=local))
-        page.launch(server_name=host, server_port=port, inbrowser=browser, **looks(LOOPBACK if local else ()))
+        options = launch_options(LOOPBACK if local else ())
+        page.launch(server_name=host, server_port=port, inbrowser=browser, **options)
 
 
-def looks(hosts: Collection[str] = ()) -> dict[str, Any]:
-    """How it is served: with nothing of another host, no file of this one, and only under these names, if there are
-    any."""
+def launch_options(hosts: Collection[str] = ()) -> dict[str, Any]:
+    """Options of Gradio's `launch`: nothing from other hosts, no files of this one; only under these names, if any."""
     from starlette.middleware import Middleware
 
-    plain = _gradio().themes.Default(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"])
     return {
         "share": False,
-        "theme": plain,
+        "theme": _gradio().themes.Default(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]),
         "footer_links": [],
         "allowed_paths": [],
         "show_error": True,
-        "max_file_size": LARGEST_UPLOAD,
+        "max_file_size": MAX_UPLOAD,
         "app_kwargs": {"middleware": [Middleware(Guard, hosts=frozenset(hosts))]},
     }
 
 
 class Guard:
-    """An ASGI middleware that turns away requests under another host's name, from its pages, and those too large.
+    """An ASGI middleware that refuses requests under another host's name, from its pages, and those too large.
 
     Without the first, a page of any site could have its name lead to this machine, and read what the demo answers.
     """
 
     def __init__(self, app: Any, hosts: Collection[str] = ()) -> None:
-        self._app = app
-        self._hosts = hosts
+        self._app, self._hosts = app, hosts
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         from starlette.datastructures import Headers
         from starlette.responses import PlainTextResponse
 
         if scope["type"] in ("http", "websocket"):
-            refused = self._refused(Headers(scope=scope))
-            if refused is not None:
-                await PlainTextResponse(refused[1], status_code=refused[0])(scope, receive, send)
+            status, reason = self._refusal(Headers(scope=scope))
+            if status:
+                await PlainTextResponse(reason, status_code=status)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
-    def _refused(self, headers: Any) -> tuple[int, str] | None:
-        """The status and the reason, or None for a request that may pass."""
-        origin = headers.get("origin")
+    def _refusal(self, headers: Any) -> tuple[int, str]:
+        """The status and the reason; status 0 lets the request pass."""
+        origin, length = headers.get("origin"), headers.get("content-length", "0")
         if self._hosts and _hostname("//" + headers.get("host", "")) not in self._hosts:
-            return 421, "this demo answers on this machine alone"
+            return 421, "this demo is for this machine only"
         if self._hosts and origin is not None and _hostname(origin) not in self._hosts:
-            return 403, "this demo answers its own page alone"
-        length = headers.get("content-length", "0")
-        if "transfer-encoding" in headers or not length.isdigit() or int(length) > LARGEST_UPLOAD:
-            return 413, f"a request may have {LARGEST_UPLOAD:,} bytes at most, with its length in front"
-        return None
+            return 403, "this demo is for its own page only"
+        if "transfer-encoding" in headers or not length.isdigit() or int(length) > MAX_UPLOAD:
+            return 413, f"a request may have {MAX_UPLOAD:,} bytes at most, and must declare its length"
+        return 0, ""
 
 
 def _hostname(address: str) -> str | None:
@@ -267,8 +246,8 @@ def _hostname(address: str) -> str | None:
 
 
 @contextmanager
-def _uploads_removed() -> Iterator[None]:
-    """Uploaded files have a folder of their own, which is removed at the end, also at that of `kill`."""
+def _temporary_uploads() -> Iterator[None]:
+    """A folder for uploaded files that is removed at the end, also at that of `kill`."""
     before = os.environ.get("GRADIO_TEMP_DIR")
     main = threading.current_thread() is threading.main_thread()  # where signals arrive
     handler = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number)) if main else None

@@ -4,12 +4,12 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from attnx.demo import Models, build, looks
+from attnx.demo import Models, build, launch_options
 
-FRAME = 'iframe[title="what attnx says"]'
+FRAME = 'iframe[title="explanation"]'
 
 page = build(Models(anywhere=True))
-_, address, _ = page.launch(server_name="127.0.0.1", prevent_thread_lock=True, quiet=True, **looks())
+_, address, _ = page.launch(server_name="127.0.0.1", prevent_thread_lock=True, quiet=True, **launch_options())
 with sync_playwright() as driver:
     browser = driver.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-gpu"])
     view = browser.new_page(viewport={"width": 1200, "height": 900})

@@ -1,4 +1,4 @@
-"""The command line: `attnx explain "a text"`."""
+"""The entry point of the command line: errors in one line, Ctrl-C, closed streams."""
 
 from __future__ import annotations
 
@@ -15,74 +15,77 @@ from attnx.errors import AttnxError
 
 
 def main() -> None:
-    """Run the command. What the user can mend is one line on standard error and exit code 2, never a traceback."""
+    """Run the command. An error that the user can fix is one line on standard error and exit code 2, no traceback."""
     _open_closed_streams()
-    for sequence in (sys.stdout, sys.stderr):
-        if isinstance(sequence, io.TextIOWrapper):
-            sequence.reconfigure(errors="replace")  # a terminal without Unicode still gets the numbers
-    with _stops_noted() as stopped:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without Unicode still gets the numbers
+    with _interrupts() as interrupts:
         try:
             from attnx.cli.app import app
 
             try:
-                app(prog_name="attnx")  # also by python -m attnx: completion is of that name
+                app(prog_name="attnx")  # also by python -m attnx: completion is for that name
             finally:
-                _deliver()
+                _flush_output()
         except (AttnxError, OSError) as error:
-            _end(stopped, str(error))
-        except SystemExit as done:
-            if done.code == 130 or stopped:  # typer makes this of Ctrl-C; a library that is imported may swallow it
-                _end([signal.SIGINT])
+            _exit(interrupts, str(error))
+        except SystemExit as end:
+            if end.code == 130 or interrupts:  # typer makes this of Ctrl-C; a library that is imported may swallow it
+                _exit([signal.SIGINT])
             raise
         except KeyboardInterrupt:
-            _end([signal.SIGINT])
+            _exit([signal.SIGINT])
         except Exception:
-            if not stopped:
+            if not interrupts:
                 raise
-            _end(stopped)  # a library that was being imported made another error of Ctrl-C
+            _exit(interrupts)  # a library that was being imported made another error of Ctrl-C
 
 
 def _open_closed_streams() -> None:
-    """Let standard streams that the caller has closed lead nowhere. The next file would get their number otherwise, and
-    with it all that libraries print."""
+    """Connect standard streams that the caller has closed to nothing: the next file would get their number otherwise,
+    and with it everything that libraries print."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115, it stays open as long as the process runs
 
 
-def _deliver() -> None:
-    """Write what still waits to be printed. A reader who left, as `head` does, is no mistake; a full disk is one."""
+def _flush_output() -> None:
+    """Print what is buffered. A reader that is gone, as `head` is, is no error; a full disk is one."""
     try:
         sys.stdout.flush()
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python tries once more at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes again at its end
         if isinstance(error, BrokenPipeError):
             sys.exit(1)
         raise
 
 
-def _end(stopped: list[int], message: str = "") -> None:
-    from attnx.views import printable
-
+def _exit(interrupts: list[int], message: str = "") -> None:
     with suppress(OSError):  # a full disk takes no message either
-        print("attnx: stopped" if stopped else f"attnx: {printable(message)}", file=sys.stderr)
-    sys.exit(130 if stopped else 2)
+        if interrupts:
+            print("attnx: stopped", file=sys.stderr)
+        else:
+            from attnx.views import printable
+
+            print(f"attnx: {printable(message)}", file=sys.stderr)
+    sys.exit(130 if interrupts else 2)
 
 
 @contextmanager
-def _stops_noted() -> Iterator[list[int]]:
-    """A list that gets every Ctrl-C, which is raised as ever; it stays empty where Ctrl-C is ignored."""
-    noted: list[int] = []
+def _interrupts() -> Iterator[list[int]]:
+    """A list to which every Ctrl-C is added, which is raised as ever; it stays empty where Ctrl-C is ignored."""
+    interrupts: list[int] = []
 
-    def note(number: int, frame: Any) -> None:
-        noted.append(number)
+    def record(number: int, frame: Any) -> None:
+        interrupts.append(number)
         raise KeyboardInterrupt
 
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield noted
+        yield interrupts
         return
-    signal.signal(signal.SIGINT, note)
+    signal.signal(signal.SIGINT, record)
     try:
-        yield noted
+        yield interrupts
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -13,10 +13,10 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def address():
     pytest.importorskip("gradio", reason='the demo is made with Gradio: pip install "attnx[demo]"')
-    from attnx.demo import Models, build, looks
+    from attnx.demo import Models, build, launch_options
 
     page = build(Models())
-    _, local, _ = page.launch(server_name="127.0.0.1", prevent_thread_lock=True, quiet=True, **looks())
+    _, local, _ = page.launch(server_name="127.0.0.1", prevent_thread_lock=True, quiet=True, **launch_options())
     yield local
     page.close()
 

@@ -17,7 +17,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from attnx.demo import LARGEST_UPLOAD, LOOPBACK, Guard
+from attnx.demo import LOOPBACK, MAX_UPLOAD, Guard
 
 LOCAL = "http://127.0.0.1:7860"
 
@@ -51,7 +51,7 @@ def test_where_others_are_let_in_any_name_may_lead_there():
     assert client(()).get(f"{LOCAL}/", headers=headers).text == "the page"
 
 
-@pytest.mark.parametrize("length", [{"Content-Length": str(LARGEST_UPLOAD + 1)}, {"Transfer-Encoding": "chunked"}])
+@pytest.mark.parametrize("length", [{"Content-Length": str(MAX_UPLOAD + 1)}, {"Transfer-Encoding": "chunked"}])
 def test_a_request_that_is_too_large_is_not_read(length):
     assert client(()).post(f"{LOCAL}/", headers=length, content=b"x").status_code == 413
 
@@ -70,11 +70,11 @@ def test_it_opens_on_the_model_that_was_named_and_leaves_no_file(children, tmp_p
     children.wait_for(served, address)
     local = address()[0]
     config = json.loads(urllib.request.urlopen(f"{local}/config").read())
-    model = next(one for one in config["components"] if one["props"].get("label") == "Model")
+    model = next(part for part in config["components"] if part["props"].get("label") == "Model")
     assert model["props"]["value"] == "recall"
-    for content, status in ((b"x" * 1000, 200), (b"x" * (LARGEST_UPLOAD + 1), 413)):
+    for content, status in ((b"x" * 1000, 200), (b"x" * (MAX_UPLOAD + 1), 413)):
         assert upload(local, content) == status
-    assert any(one.is_file() for one in tmp_path.rglob("*.png"))
+    assert any(path.is_file() for path in tmp_path.rglob("*.png"))
     served.send_signal(ending)
     served.wait(120)
     assert not list(tmp_path.rglob("*.png"))

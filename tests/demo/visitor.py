@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.browser import ARGUMENTS, browser_path
 
-FRAME = 'iframe[title="what attnx says"]'
+FRAME = 'iframe[title="explanation"]'
 
 
 def visit(address: str, text: str, target: str = "") -> tuple[str, list[str]]:

@@ -1,4 +1,4 @@
-"""A question of the demo, and its answer, without a browser."""
+"""A form of the demo and the page that it gives, without a browser."""
 
 import html
 import re
@@ -8,7 +8,7 @@ import pytest
 from PIL import Image, ImageFile
 
 from attnx import demo
-from attnx.demo import LONGEST, MOST_PIXELS, Form, Models, answer
+from attnx.demo import MAX_CHARACTERS, MAX_PIXELS, Form, Models, render
 from attnx.demo_models import generate
 from attnx.errors import AttnxError, InputError
 
@@ -24,55 +24,55 @@ def page_in(frame):
 
 
 def test_the_answer_is_the_page_that_to_html_writes(models):
-    page = page_in(answer(Form("verb-number", "the keys to the cabinet"), models))
+    page = page_in(render(Form("verb-number", "the keys to the cabinet"), models))
     assert page.startswith("<!doctype html>") or page.startswith("<!DOCTYPE html>")
     assert "plural" in page
     assert "lrp" in page
 
 
-def test_methods_references_and_target_are_those_that_were_chosen(models):
-    asked = Form(
+def test_methods_references_and_target_are_the_chosen_ones(models):
+    form = Form(
         "verb-number", "the keys to the cabinet", methods=["rollout"], references=["gradient"], target="singular"
     )
-    page = page_in(answer(asked, models))
+    page = page_in(render(form, models))
     assert '"rollout":[' in page
     assert '"flow":[' not in page
     assert '"gradient":[' in page
     assert '"label":"singular"' in page
 
 
-def test_two_targets_are_set_against_each_other(models):
-    page = page_in(answer(Form("verb-number", "the keys", target="plural / singular"), models))
+def test_two_targets_are_contrasted(models):
+    page = page_in(render(Form("verb-number", "the keys", target="plural / singular"), models))
     assert '"against":"singular"' in page
 
 
-def test_a_picture_is_asked_of_a_vision_model(models):
-    assert "data:image/" in answer(Form("planted-patch", image=generate(1)[0].image), models)
+def test_an_image_is_explained_by_a_vision_model(models):
+    assert "data:image/" in render(Form("planted-patch", image=generate(1)[0].image), models)
 
 
 def test_hostile_text_stays_text_around_the_frame_and_in_it(models):
     hostile = '"><script>alert(1)</script>'
-    frame = answer(Form("verb-number", f"the keys {hostile}"), models)
+    frame = render(Form("verb-number", f"the keys {hostile}"), models)
     assert "<script>alert" not in frame
     assert "<script>alert" not in page_in(frame)
     assert 'sandbox="allow-scripts"' in frame
 
 
 @pytest.mark.parametrize(
-    ("asked", "says"),
+    ("form", "message"),
     [
         (Form("verb-number", " "), "type one"),
         (Form("planted-patch", "the keys"), "drop one"),
-        (Form("verb-number", "a " * LONGEST), "too long for the demo"),
+        (Form("verb-number", "a " * MAX_CHARACTERS), "the demo takes up to 20,000"),
         (Form("verb-number", "the keys", target="nonsense"), "singular, plural"),
         (Form("/etc", "the keys"), "is not offered here"),
         (Form("gpt2", "the keys"), "is not offered here"),
     ],
-    ids=lambda one: one if isinstance(one, str) else "",
+    ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_cannot_be_answered_says_why(models, asked, says):
-    with pytest.raises(AttnxError, match=says):
-        answer(asked, models)
+def test_what_cannot_be_explained_says_why(models, form, message):
+    with pytest.raises(AttnxError, match=message):
+        render(form, models)
 
 
 def test_a_directory_is_taken_only_where_visitors_may_name_one(models, tmp_path):
@@ -115,28 +115,28 @@ def test_a_model_that_is_waited_for_keeps_nobody_else_waiting(monkeypatch):
     assert answered
 
 
-def test_an_uploaded_picture_is_answered_as_the_picture_itself(models, tmp_path):
-    picture = generate(1)[0].image
-    picture.save(tmp_path / "x.png")
-    uploaded = answer(Form("planted-patch", image=str(tmp_path / "x.png")), models)
-    assert uploaded == answer(Form("planted-patch", image=picture), models)
+def test_an_uploaded_image_is_explained_as_the_image_itself(models, tmp_path):
+    image = generate(1)[0].image
+    image.save(tmp_path / "x.png")
+    uploaded = render(Form("planted-patch", image=str(tmp_path / "x.png")), models)
+    assert uploaded == render(Form("planted-patch", image=image), models)
 
 
-def test_a_picture_is_measured_before_it_is_decoded(models, tmp_path, monkeypatch):
-    side = int(MOST_PIXELS**0.5) + 1
+def test_the_size_of_an_image_is_checked_before_it_is_decoded(models, tmp_path, monkeypatch):
+    side = int(MAX_PIXELS**0.5) + 1
     Image.new("1", (side, side)).save(tmp_path / "bomb.png")
     monkeypatch.setattr(ImageFile.ImageFile, "load", lambda opened: pytest.fail("it was decoded"))
-    with pytest.raises(InputError, match="too large for the demo"):
-        answer(Form("planted-patch", image=str(tmp_path / "bomb.png")), models)
+    with pytest.raises(InputError, match="scale it down"):
+        render(Form("planted-patch", image=str(tmp_path / "bomb.png")), models)
 
 
 @pytest.mark.parametrize("content", [b"", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", b"GIF89a"])
-def test_a_file_that_is_no_picture_says_so(models, tmp_path, content):
+def test_a_file_that_is_not_an_image_is_refused(models, tmp_path, content):
     (tmp_path / "x.png").write_bytes(content)
-    with pytest.raises(InputError, match="no picture that can be read"):
-        answer(Form("planted-patch", image=str(tmp_path / "x.png")), models)
+    with pytest.raises(InputError, match="the image cannot be read"):
+        render(Form("planted-patch", image=str(tmp_path / "x.png")), models)
 
 
 def test_without_a_model_one_is_asked_for(models):
     with pytest.raises(InputError, match="choose a model"):
-        answer(Form(None, "the keys"), models)
+        render(Form(None, "the keys"), models)
