@@ -90,11 +90,7 @@ AsJson = Annotated[bool, option("--json", "Print JSON with all digits.", OUTPUT)
 AsMarkdown = Annotated[bool, option("--markdown", "Print Markdown.", OUTPUT)]
 TableOutput = Annotated[
     Path | None,
-    option(
-        "--output -o FILE",
-        "Write the table as .json, .md, .csv, .html, .txt or .tex, by the suffix.",
-        OUTPUT,
-    ),
+    option("--output -o FILE", "Write the table as .json, .md, .csv, .html, .txt or .tex, by the suffix.", OUTPUT),
 ]
 Html = Annotated[Path | None, option("--html FILE", "Write an interactive page as a single file.", OUTPUT)]
 
@@ -193,8 +189,9 @@ FORMS: Mapping[str, Callable[[Result], str]] = {
     ".csv": lambda table: table.to_csv(),
     ".html": lambda table: table.to_html(),
     ".txt": lambda table: table.to_text(),
+    ".tex": lambda table: latex(table),
 }
-TABLES = (*FORMS, ".tex")
+TABLES = tuple(FORMS)
 RESULTS = (*SAVED, ".html", ".json", ".csv", ".md", ".txt")
 """Suffixes of the formats of a table, and of a result that can be loaded again."""
 
@@ -227,8 +224,6 @@ def write_result(result: Result, path: Path) -> None:
         result.save(path)
     elif path.suffix.lower() in PAGES:
         result.to_html(path)
-    elif path.suffix.lower() == ".tex":
-        path.write_text(f"{latex(result)}\n", encoding="utf-8")
     else:
         path.write_text(FORMS[path.suffix.lower()](result).rstrip("\n") + "\n", encoding="utf-8")
 
