@@ -51,7 +51,7 @@ def pronouns_command(
         list[str] | None, typer.Option("--reference", help="What to measure on the model; by default lrp.")
     ] = None,
     written: Annotated[
-        bool, typer.Option("--written", help="Write every pronoun in the mask's place, and follow what it draws from.")
+        bool, typer.Option("--written", help="Write every pronoun in the mask's place, and explain it instead.")
     ] = False,
     span: Annotated[
         SpanName, typer.Option("--span", help="How the word pieces of a candidate become one number.")
@@ -134,22 +134,22 @@ def _ask(
 
     if output is not None:
         picture_paths(output)
-    said = mapping(implies or "")
-    named = pieces(pronouns or "") or tuple(said)
-    if not candidates or not named:
+    implied = mapping(implies or "")
+    names = pieces(pronouns or "") or tuple(implied)
+    if not candidates or not names:
         raise InputError('a sentence needs --candidates "author|Sara" and --pronouns "his|her"')
     from attnx.paper import save_picture
     from attnx.pipeline import load
     from attnx.pronouns.probe import probe
 
-    found = probe(*load(model), sentence, candidates=pieces(candidates), pronouns=named, implies=said, **options)
-    say(found.notes)
+    result = probe(*load(model), sentence, candidates=pieces(candidates), pronouns=names, implies=implied, **options)
+    say(result.notes)
     if as_json:
-        print_inert(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False))
+        print_inert(json.dumps(result.to_dict(), ensure_ascii=False, allow_nan=False))
     else:
-        print_text(str(found))
+        print_text(str(result))
     if output is not None:
-        say([", ".join(map(str, save_picture(found.plot(), output)))])
+        say([", ".join(map(str, save_picture(result.plot(), output)))])
 
 
 def _kept(folder: Path) -> int:

@@ -141,8 +141,8 @@ class _Draft:
         kind = self.noun_phrase(self.number)
         subject = len(self.words) - 1
         numbers = self.modifier_numbers(attractors)
-        for place, number in enumerate(numbers, start=1):
-            kind = self.modifier(kind, number, is_last=place == len(numbers))
+        for index, number in enumerate(numbers, start=1):
+            kind = self.modifier(kind, number, is_last=index == len(numbers))
         if self.rng.random() < 0.1:
             self.say(self.rng.choice(ADVERBS))
         return Beginning(

@@ -35,8 +35,10 @@ def model_title(model: nn.Module) -> str:
 
 def captioned(figure: FigureBase, model: nn.Module, texts: Sequence[str] = (), *, width: float) -> None:
     """Write it under a figure that is so many inches wide; as many lines as it takes."""
-    said = ": ".join([model_title(model), *([" · ".join(f"“{printable(text)}”" for text in texts)] if texts else [])])
-    lines = wrap(said, max(20, int(width / _INCHES_A_LETTER)))
+    caption = ": ".join(
+        [model_title(model), *([" · ".join(f"“{printable(text)}”" for text in texts)] if texts else [])]
+    )
+    lines = wrap(caption, max(20, int(width / _INCHES_A_LETTER)))
     figure.supxlabel("\n".join(lines), fontsize=8, color="0.35", **VERBATIM)
 
 
@@ -72,8 +74,8 @@ RESOLUTION = 120
 def save_picture(figure: Figure, path: Path) -> tuple[Path, ...]:
     """Write the figure in the format, or the formats, of `picture_paths`; no date is in the files."""
     paths = picture_paths(path)
-    for one in paths:
-        _WRITERS[one.suffix.lower()](figure, one)
+    for name in paths:
+        _WRITERS[name.suffix.lower()](figure, name)
     return paths
 
 
@@ -119,9 +121,9 @@ def heat_maps(explanations: Sequence[Explanation], methods: Sequence[str], *, ti
         raise InputError("a figure needs at least one sentence")
     widths = [len(explanation.positions) * CELL for explanation in explanations]
     panel = len(explanations[0].layers) * CELL
-    room = label_room([token for explanation in explanations for token in explanation.tokens])
+    label_height = label_room([token for explanation in explanations for token in explanation.tokens])
     figure = Figure(
-        figsize=(sum(widths) + 1.35 * len(widths) + 0.4, len(methods) * (panel + room + 0.45)),
+        figsize=(sum(widths) + 1.35 * len(widths) + 0.4, len(methods) * (panel + label_height + 0.45)),
         layout="constrained",
     )
     panels = figure.subplots(len(methods), len(widths), width_ratios=widths, squeeze=False)

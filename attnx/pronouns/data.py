@@ -223,17 +223,19 @@ def run(
         raise InputError("a run needs at least one sentence, one method, and a batch_size of 1 or more")
     for name in methods:
         METHODS[name]
-    keeping, unknown = OutputOptions.taken(run_dir, {"shard_rows": _SHARD, **options})
+    output_options, unknown = OutputOptions.taken(run_dir, {"shard_rows": _SHARD, **options})
     if unknown:
         raise InputError(f"{next(iter(unknown))} is no option of a run over pronouns")
-    asked = None if references is None else asked_references(references)
-    asking = Asking(methods, asked, span, batch_size, source, seed)
-    report: PronounReport = keeping.result(asking, given_model(model, tokenizer), list(sentences), progress=progress)
+    requested = None if references is None else asked_references(references)
+    task = PronounTask(methods, requested, span, batch_size, source, seed)
+    report: PronounReport = output_options.result(
+        task, given_model(model, tokenizer), list(sentences), progress=progress
+    )
     return report
 
 
 @dataclass(frozen=True)
-class Asking(DatasetTask[Ready]):
+class PronounTask(DatasetTask[Ready]):
     """The measurement: a probe of each sentence."""
 
     name: ClassVar[str] = "pronouns"
@@ -249,47 +251,38 @@ class Asking(DatasetTask[Ready]):
         chosen = {"methods": self.methods, "references": self.references, "span": self.span, "batch": self.batch_size}
         return {name: as_setting(value) for name, value in chosen.items() if value is not None}
 
-    def read(self, model: Any, processor: Any, given: Any) -> Sequence[Ready]:
-        return prepare(model, processor, [given] if isinstance(given, Sentence) else given)
+    def read(self, model: Any, processor: Any, data: Any) -> Sequence[Ready]:
+        return prepare(model, processor, [data] if isinstance(data, Sentence) else data)
 
     def cells(
         self, model: Any, processor: Any, things: Sequence[Ready], tick: RowCallback, progress: bool
     ) -> Sequence[Cells]:
         """From short sentences to long ones, batch by batch."""
         record = provenance(model, adapter_for(model).name, methods=list(self.methods), span=self.span)
-        order = sorted(range(len(things)), key=lambda place: len(things[place].shown.positions))
-        found: dict[int, Cells] = {}
-        with progress_bar(self.name, len(things), progress, unit=" sentences") as shown:
+        order = sorted(range(len(things)), key=lambda number: len(things[number].shown.positions))
+        result: dict[int, Cells] = {}
+        options: dict[str, Any] = {"methods": self.methods, "references": self.references, "span": self.span}
+        with progress_bar(self.name, len(things), progress, unit=" sentences") as bar:
             for start in range(0, len(order), self.batch_size):
-                places = order[start : start + self.batch_size]
-                for place, probe in zip(places, self._probes(model, processor, things, places), strict=True):
-                    found[place] = _cells(things[place].sentence, probe, record)
-                    shown.update(1)
+                numbers = order[start : start + self.batch_size]
+                batch = [things[number] for number in numbers]
+                probes = ask(model, processor, batch, batch_size=self.batch_size, **options)
+                for number, probe in zip(numbers, probes, strict=True):
+                    result[number] = _cells(things[number].sentence, probe, record)
+                    bar.update(1)
                     tick()
-        return [found[place] for place in range(len(things))]
+        return [result[number] for number in range(len(things))]
 
     def result(self, cells: Iterable[Cells], left_out: Mapping[str, int]) -> PronounReport:
-        found = CollectedRows.of(cells, left_out)
-        record = found.provenance
+        rows = CollectedRows.of(cells, left_out)
         report = PronounReport.of(
-            [column or None for column in found.columns["answer"]],
-            [Probe.from_dict({**probe, "provenance": {}}) for probe in found.columns["probe"]],
+            [answer or None for answer in rows.columns["answer"]],
+            [Probe.from_dict({**probe, "provenance": {}}) for probe in rows.columns["probe"]],
             source=self.source,
             seed=self.seed,
-            provenance={**record, "settings": {**record["settings"], "seed": self.seed}},
+            provenance={**rows.provenance, "settings": {**rows.provenance["settings"], "seed": self.seed}},
         )
-        return replace(report, notes=found.notes)
-
-    def _probes(self, model: Any, processor: Any, things: Sequence[Ready], places: Sequence[int]) -> list[Probe]:
-        return ask(
-            model,
-            processor,
-            [things[place] for place in places],
-            methods=self.methods,
-            references=self.references,
-            span=self.span,
-            batch_size=self.batch_size,
-        )
+        return replace(report, notes=rows.notes)
 
 
 def _cells(sentence: Sentence, probe: Probe, record: Mapping[str, Any]) -> Cells:

@@ -54,12 +54,12 @@ def masked(model: nn.Module, tokenizer: Any, text: str, pronouns: Sequence[str],
         prepared = adapter.prepare(model, tokenizer, lead + token + after)
         position = _position(prepared, tokenizer)
         pieces = [_in_place(_ids(prepared), position, ids) for ids in filled]
-        found = [piece for piece in pieces if piece is not None]
-        if len(found) == len(pieces):
+        token_ids = [piece for piece in pieces if piece is not None]
+        if len(token_ids) == len(pieces):
             span = (len(lead), len(lead) + len(token))
             whole = lead + token + after
             shown = whole if written is None else before + written + after
-            return Masked(whole, shown, span, prepared, position, _single(tokenizer, pronouns, found))
+            return Masked(whole, shown, span, prepared, position, _single(tokenizer, pronouns, token_ids))
     raise InputError(
         f"the tokenizer reads the words around {pronouns[pieces.index(None)]!r} otherwise than those around its mask; "
         "set the mask off with spaces, or choose another pronoun"
@@ -97,7 +97,7 @@ def _ids(prepared: PreparedInput) -> list[int]:
 
 
 def _position(prepared: PreparedInput, tokenizer: Any) -> int:
-    masks = [index for index, one in enumerate(_ids(prepared)) if one == tokenizer.mask_token_id]
+    masks = [index for index, token_id in enumerate(_ids(prepared)) if token_id == tokenizer.mask_token_id]
     if len(masks) != 1:
         raise InputError(
             f"the tokenizer makes {len(masks)} masks of one {tokenizer.mask_token}; give the model's own tokenizer"
@@ -113,10 +113,10 @@ def _in_place(ids: list[int], position: int, filled: list[int]) -> list[int] | N
     return filled[position : len(filled) - rest]
 
 
-def _single(tokenizer: Any, pronouns: Sequence[str], found: Sequence[list[int]]) -> tuple[int, ...]:
+def _single(tokenizer: Any, pronouns: Sequence[str], token_ids: Sequence[list[int]]) -> tuple[int, ...]:
     """The one token of each pronoun."""
     owner: dict[int, str] = {}
-    for pronoun, ids in zip(pronouns, found, strict=True):
+    for pronoun, ids in zip(pronouns, token_ids, strict=True):
         if len(ids) != 1:
             tokens = " ".join(tokenizer.convert_ids_to_tokens(ids))
             raise InputError(
@@ -141,7 +141,7 @@ def find(names: Sequence[str], sentence: Masked) -> tuple[Candidate, ...]:
     """Each candidate's positions. One that occurs more than once needs an index, from 0: `author[1]` is the second."""
     candidates: list[Candidate] = []
     for name in names:
-        start, end = _place_of(name, sentence)
+        start, end = _span_of(name, sentence)
         positions = _covering(sentence, start, end)
         for other in candidates:
             if set(other.positions) & set(positions):
@@ -158,8 +158,8 @@ def indexed(word: str, text: str, start: int) -> str:
     >>> indexed("cat", "the cat saw a cat", 14)
     'cat[1]'
     """
-    places = [place for place, _ in occurrences(word, text)]
-    return word if len(places) == 1 else f"{word}[{places.index(start)}]"
+    starts = [first for first, _ in occurrences(word, text)]
+    return word if len(starts) == 1 else f"{word}[{starts.index(start)}]"
 
 
 def occurrences(word: str, text: str) -> list[tuple[int, int]]:
@@ -167,22 +167,22 @@ def occurrences(word: str, text: str) -> list[tuple[int, int]]:
     return [match.span() for match in re.finditer(rf"(?<!\w){re.escape(word)}(?!\w)", text)]
 
 
-def _place_of(name: str, sentence: Masked) -> tuple[int, int]:
+def _span_of(name: str, sentence: Masked) -> tuple[int, int]:
     named = _INDEXED.fullmatch(name)
     word, index = (named[1], int(named[2])) if named else (name, None)
     begin, end = sentence.span
-    places = [(a, b) for a, b in occurrences(word.strip(), sentence.text) if b <= begin or a >= end]
-    if not places:
+    spans = [(a, b) for a, b in occurrences(word.strip(), sentence.text) if b <= begin or a >= end]
+    if not spans:
         words = [text[a:b] for text in (sentence.text[:begin], sentence.text[end:]) for a, b in word_spans(text)]
         raise InputError(f"candidate {word!r} is not in the sentence; write it as it stands there: {', '.join(words)}")
-    if index is None and len(places) > 1:
+    if index is None and len(spans) > 1:
         raise InputError(
-            f"candidate {name!r} occurs {len(places)} times in the sentence; say which by index: '{name}[0]', "
+            f"candidate {name!r} occurs {len(spans)} times in the sentence; say which by index: '{name}[0]', "
             f"'{name}[1]'"
         )
-    if index is not None and index >= len(places):
-        raise InputError(f"candidate {name!r} asked, but {word!r} occurs {len(places)} times (the first is {word}[0])")
-    return places[index or 0]
+    if index is not None and index >= len(spans):
+        raise InputError(f"candidate {name!r} asked, but {word!r} occurs {len(spans)} times (the first is {word}[0])")
+    return spans[index or 0]
 
 
 def _covering(sentence: Masked, start: int, end: int) -> tuple[int, ...]:

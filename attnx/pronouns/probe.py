@@ -1,4 +1,4 @@
-"""Ask a masked language model about a pronoun: what it predicts at the mask, and whom the mask draws from."""
+"""The pronoun probe: what a masked language model predicts at the mask, and which candidate contributes most to it."""
 
 from __future__ import annotations
 
@@ -21,60 +21,6 @@ from attnx.results import Array, Explanation
 from attnx.targets import Target
 
 
-@dataclass(frozen=True, eq=False)
-class Decided:
-    """References that were asked for, or those of `explain`."""
-
-    model: nn.Module
-    tokenizer: Any
-    asked: Mapping[str, Mapping[str, Any]]
-    chosen: bool
-    """Whether the caller chose them; what nobody asked for may be left out with a note."""
-
-    @classmethod
-    def of(cls, model: nn.Module, tokenizer: Any, references: AskedReferences | None) -> Decided:
-        chosen = references is not None
-        asked = asked_references(references if references is not None else DEFAULT_REFERENCES)
-        return cls(model, tokenizer, asked, chosen)
-
-    def added(self, masked: Sequence[Masked], probes: Sequence[Probe], merge: Callable[..., Any]) -> list[Probe]:
-        """The same probes with what each candidate adds; a written pronoun is no prediction, and has none."""
-        result = list(probes)
-        rows = [row for row, one in enumerate(probes) if one.text == masked[row].text and len(one.probabilities) > 1]
-        if not self.asked or not rows:
-            return result
-        cases = [Case(masked[row].prepared, _contrast(masked[row], probes[row])) for row in rows]
-        measured = self._measured(cases) if self.chosen else attempt(cases, self._measured)
-        for row, scored in zip(rows, measured, strict=True):
-            result[row] = (
-                replace(probes[row], notes=(*probes[row].notes, left_out(self.asked, scored.reason)))
-                if isinstance(scored, Refused)
-                else _with(scored, probes[row], merge)
-            )
-        return result
-
-    def _measured(self, cases: Sequence[Case]) -> list[dict[str, Scored]]:
-        """Reference → what it says, for each case."""
-        scored = measure_references(self.model, self.tokenizer, cases, self.asked)
-        return [{name: several[place] for name, several in scored.items()} for place in range(len(cases))]
-
-
-def _contrast(masked: Masked, probe: Probe) -> Target:
-    """The likelier pronoun against the next likely one; of two as likely, the one that was named first."""
-    ranked = sorted(range(len(masked.token_ids)), key=lambda index: -list(probe.probabilities.values())[index])
-    first, second = (masked.token_ids[index] for index in ranked[:2])
-    return Target(first, masked.position, second)
-
-
-def _with(scored: Mapping[str, Scored], probe: Probe, merge: Callable[..., Any]) -> Probe:
-    references = {
-        name: np.array([merge(one.scores[list(candidate.positions)]) for candidate in probe.candidates])
-        for name, one in scored.items()
-    }
-    facts = {name: dict(one.facts) for name, one in scored.items()}
-    return replace(probe, references=references, provenance={**probe.provenance, "references": facts})
-
-
 @dataclass(frozen=True)
 class Sentence:
     """A sentence with one masked pronoun. A candidate that occurs twice is told apart by index: "author[1]"."""
@@ -83,11 +29,11 @@ class Sentence:
     candidates: tuple[str, ...]
     pronouns: tuple[str, ...]
     implies: Mapping[str, str] = field(default_factory=dict)
-    """Pronoun → the candidate that it speaks for. A pronoun that is left out speaks for nobody."""
+    """Pronoun → the candidate that it refers to. A pronoun that is left out refers to nobody."""
     answer: str | None = None
     """The right referent, where there is one."""
     written: str | None = None
-    """A pronoun to be written in the mask's place: followed is then what it draws from, and not the mask."""
+    """A pronoun in the mask's place, whose relevance is then explained, and not that of the mask."""
     place: str = field(default="", repr=False)
     """Where it was read, for messages: the file and the line."""
 
@@ -108,7 +54,7 @@ class Sentence:
 def written_out(sentences: Iterable[Sentence]) -> list[Sentence]:
     """Every sentence once with each of its pronouns in place of the mask.
 
-    Where no answer was given, a written pronoun has one: the candidate that it speaks for.
+    Where no answer was given, a written pronoun has one: the candidate that it refers to.
     """
     return [
         replace(sentence, written=pronoun, answer=sentence.answer or sentence.implies.get(pronoun))
@@ -152,15 +98,28 @@ def probe(
     references: AskedReferences | None = None,
     span: Span = "sum",
 ) -> Probe:
-    """Probe one sentence: `probe(model, tokenizer, "The author talked to Sara about [MASK] book", candidates=("author",
-    "Sara"), pronouns=("his", "her"), implies={"his": "author", "her": "Sara"})`.
+    """Explain one masked pronoun.
 
-    The mask is `[MASK]`, the tokenizer's own token, or the word `mask`. A candidate is one or more words of the
-    sentence, summed over its positions; one that occurs twice is told apart by index, from 0: `"author[1]"`. `implies`
-    says which candidate goes with which pronoun; without it there is no verdict. `written="her"` writes that pronoun in
-    the mask's place and follows what *it* draws from; the probabilities stay those of the mask. `span="mean"` takes the
-    mean over a candidate's positions instead of their sum, which favours names of many pieces. `references` are
-    measured for the likelier pronoun against the next likely one; by default the value path, where it can be.
+    Args:
+        model: A masked language model.
+        tokenizer: Its tokenizer.
+        text: A sentence with `[MASK]`, the tokenizer's own mask token, or the word `mask`.
+        candidates: Words of the sentence, summed over their positions; a word that occurs twice has an index, from 0:
+            `"author[1]"`.
+        pronouns: What the mask may be, each a single token.
+        implies: Pronoun → the candidate that it refers to; without it there is no verdict.
+        written: A pronoun that replaces the mask and is explained in its place; the probabilities stay those of the
+            mask.
+        methods: As in `explain`.
+        references: Measured for the likelier pronoun against the next likely; by default `lrp`, where it can be.
+        span: `"mean"` takes the mean over a candidate's positions instead of their sum, which favors long names.
+
+    Returns:
+        The probabilities of the pronouns, and the relevance of each candidate at each layer.
+
+    Example:
+        `probe(model, tokenizer, "The author talked to Sara about [MASK] book", candidates=("author", "Sara"),
+        pronouns=("his", "her"), implies={"his": "author", "her": "Sara"})`
     """
     sentence = Sentence(text, _tuple(candidates), _tuple(pronouns), implies or {}, written=written)
     return probe_each(model, tokenizer, [sentence], methods=methods, references=references, span=span)[0]
@@ -214,9 +173,9 @@ def prepare(model: nn.Module, tokenizer: Any, sentences: Iterable[Sentence]) -> 
     adapter, ready = adapter_for(model), []
     for sentence in sentences:
         try:
-            found = masked(model, tokenizer, sentence.text, sentence.pronouns, sentence.written)
-            shown = adapter.prepare(model, tokenizer, found.shown) if sentence.written else found.prepared
-            ready.append(Ready(sentence, found, find(sentence.candidates, found), shown))
+            text = masked(model, tokenizer, sentence.text, sentence.pronouns, sentence.written)
+            shown = adapter.prepare(model, tokenizer, text.shown) if sentence.written else text.prepared
+            ready.append(Ready(sentence, text, find(sentence.candidates, text), shown))
         except AttnxError as error:
             if not sentence.place:
                 raise
@@ -236,17 +195,16 @@ def ask(
 ) -> list[Probe]:
     """Run the model on sentences that are ready; one probe for each, in their order."""
     merge = _merger(span)
-    decided = Decided.of(model, tokenizer, references)
-    requests = [request for one in ready for request in one.requests]
+    requests = [request for item in ready for request in item.requests]
     settings = Settings.of(methods)
     explanations = iter(Call(model, tokenizer, requests, settings, {}, batch_size=batch_size).in_order())
-    explained = [[next(explanations) for _ in one.requests] for one in ready]
-    predicted = _at_masks(model, tokenizer, [one for one in ready if one.sentence.written], batch_size)
+    explained = [[next(explanations) for _ in item.requests] for item in ready]
+    predicted = _at_masks(model, tokenizer, [item for item in ready if item.sentence.written], batch_size)
     probes = [
-        _outcome(one, several[0], predicted.get(one.masked.text, several), merge)
-        for one, several in zip(ready, explained, strict=True)
+        _outcome(item, several[0], predicted.get(item.masked.text, several), merge)
+        for item, several in zip(ready, explained, strict=True)
     ]
-    return decided.added([one.masked for one in ready], probes, merge)
+    return _with_references(model, tokenizer, references, [item.masked for item in ready], probes, merge)
 
 
 def _at_masks(
@@ -256,19 +214,64 @@ def _at_masks(
 
     Only the prediction is read; the first layer's raw attention is the least that can be explained.
     """
-    unique = {one.masked.text: one for one in ready}
+    unique = {item.masked.text: item for item in ready}
     if not unique:
         return {}
-    requests = [request for one in unique.values() for request in one.at_mask]
+    requests = [request for item in unique.values() for request in item.at_mask]
     call = Call(model, tokenizer, requests, Settings.of("raw", layer=1), {}, batch_size=batch_size)
     explanations = iter(call.in_order())
-    return {text: [next(explanations) for _ in one.at_mask] for text, one in unique.items()}
+    return {text: [next(explanations) for _ in item.at_mask] for text, item in unique.items()}
+
+
+def _with_references(
+    model: nn.Module,
+    tokenizer: Any,
+    references: AskedReferences | None,
+    masked: Sequence[Masked],
+    probes: Sequence[Probe],
+    merge: Callable[..., Any],
+) -> list[Probe]:
+    """The same probes with what each candidate adds; a written pronoun is no prediction, and has none.
+
+    References that the caller did not choose are left out with a note where they cannot be measured.
+    """
+    options = asked_references(DEFAULT_REFERENCES if references is None else references)
+    result = list(probes)
+    rows = [row for row, probe in enumerate(probes) if probe.text == masked[row].text and len(probe.probabilities) > 1]
+    if not options or not rows:
+        return result
+
+    def measure(cases: Sequence[Case]) -> list[dict[str, Scored]]:
+        scored = measure_references(model, tokenizer, cases, options)
+        return [{name: several[number] for name, several in scored.items()} for number in range(len(cases))]
+
+    cases = [Case(masked[row].prepared, _contrast(masked[row], probes[row])) for row in rows]
+    measured = attempt(cases, measure) if references is None else measure(cases)
+    for row, scored in zip(rows, measured, strict=True):
+        probe = probes[row]
+        if isinstance(scored, Refused):
+            result[row] = replace(probe, notes=(*probe.notes, left_out(options, scored.reason)))
+            continue
+        merged = {
+            name: np.array([merge(item.scores[list(candidate.positions)]) for candidate in probe.candidates])
+            for name, item in scored.items()
+        }
+        facts = {name: dict(item.facts) for name, item in scored.items()}
+        result[row] = replace(probe, references=merged, provenance={**probe.provenance, "references": facts})
+    return result
+
+
+def _contrast(masked: Masked, probe: Probe) -> Target:
+    """The likelier pronoun against the next likely; of two that are equally likely, the first that was named."""
+    ranked = sorted(range(len(masked.token_ids)), key=lambda index: -list(probe.probabilities.values())[index])
+    first, second = (masked.token_ids[index] for index in ranked[:2])
+    return Target(first, masked.position, second)
 
 
 def _outcome(
     ready: Ready, explanation: Explanation, predicted: Sequence[Explanation], merge: Callable[..., Any]
 ) -> Probe:
-    probabilities = [0.0 if one.prediction is None else one.prediction.probability or 0.0 for one in predicted]
+    probabilities = [0.0 if item.prediction is None else item.prediction.probability or 0.0 for item in predicted]
     return Probe(
         text=ready.masked.shown,
         mask=ready.masked.position,

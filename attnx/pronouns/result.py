@@ -39,10 +39,10 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class Probe(Result):
-    """`probe.relevance["flow"]` is layers × candidates: what the mask draws from each, summed over its positions.
+    """`probe.relevance["flow"]` is layers × candidates: the relevance of each for the mask, summed over its positions.
 
-    `probe.references["lrp"]` has one number for each candidate, which knows the answer: what it adds to the
-    likelier pronoun, held against the next likely one.
+    `probe.references["lrp"]` has one number for each candidate, which depends on the prediction: what it adds
+    to the likelier pronoun, against the next likely.
     """
 
     kind: ClassVar[str] = "probe"
@@ -70,7 +70,7 @@ class Probe(Result):
     layers: tuple[int, ...]
     relevance: Mapping[str, Array]
     implies: Mapping[str, str] = field(default_factory=dict)
-    """Pronoun → the candidate that it speaks for, as the user said."""
+    """Pronoun → the candidate that it refers to, as the user said."""
     references: Mapping[str, Array] = field(default_factory=dict)
     """Reference → a number for each candidate; empty where a pronoun is written, and so nothing is predicted."""
     notes: tuple[str, ...] = ()
@@ -95,14 +95,17 @@ class Probe(Result):
 
     @property
     def implied(self) -> str | None:
-        """The candidate that the predicted pronoun speaks for; None where `implies` does not say."""
+        """The candidate that the predicted pronoun refers to; None where `implies` does not say."""
         return None if self.predicted is None else self.implies.get(self.predicted)
 
     @property
     def nearest(self) -> str | None:
         """The candidate with the fewest positions between it and the mask; None where two are as near."""
         return self._best(
-            [-float(min(abs(self.mask - place) for place in candidate.positions)) for candidate in self.candidates]
+            [
+                -float(min(abs(self.mask - position) for position in candidate.positions))
+                for candidate in self.candidates
+            ]
         )
 
     def top_candidates(self, method: str) -> tuple[str | None, ...]:
@@ -150,7 +153,7 @@ class Probe(Result):
             return self.references[method][None]
         if method not in self.relevance:
             every = (*self.relevance, *self.references)
-            raise ChoiceError(unknown("method", method, every) + " (of those that were asked for)")
+            raise ChoiceError(unknown("method", method, every) + " (of those that were requested)")
         return self.relevance[method]
 
     def _best(self, values: list[float]) -> str | None:

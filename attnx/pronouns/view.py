@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-"""One for each candidate, told apart by colour-blind readers, too (Okabe & Ito)."""
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+"""One for each candidate, told apart by color-blind readers, too (Okabe & Ito)."""
 
 _NOBODY = "#999999"
 _MARKERS = "os^Dv*"
@@ -26,7 +26,7 @@ def pronouns_blocks(probe: Probe) -> list[TextBlock]:
     relative = probe.relative
     lead = []
     for pronoun, value in probe.probabilities.items():
-        speaks = f", speaks for {probe.implies[pronoun]}" if pronoun in probe.implies else ""
+        speaks = f", refers to {probe.implies[pronoun]}" if pronoun in probe.implies else ""
         lead.append(f"p({pronoun}) = {value:.3f}, {relative[pronoun]:.1%} of the pronouns{speaks}")
     return [TextBlock(heading=probe.text, lead=tuple(lead), lines=list(_lines(probe)))]
 
@@ -46,7 +46,7 @@ def pronouns_rows(probe: Probe) -> list[dict[str, Any]]:
 
 
 def panels(probes: Sequence[Probe]) -> Figure:
-    """A row for each sentence. A pronoun's bar has the colour of the candidate that it speaks for.
+    """A row for each sentence. A pronoun's bar has the color of the candidate that it refers to.
 
     Each panel has its own scale: rollout and flow are of different size. A hollow mark is a tie.
     """
@@ -73,10 +73,10 @@ def panels(probes: Sequence[Probe]) -> Figure:
 
 def _lines(probe: Probe) -> Iterator[list[str]]:
     names = [candidate.name for candidate in probe.candidates]
-    yield ["", "layer", *names, "draws from", *(["verdict"] if probe.implied else [])]
+    yield ["", "layer", *names, "top candidate", *(["verdict"] if probe.implied else [])]
     for method, scores in probe.relevance.items():
-        found = zip(probe.layers, scores, probe.top_candidates(method), probe.verdicts(method), strict=True)
-        for layer, values, most, verdict in found:
+        rows = zip(probe.layers, scores, probe.top_candidates(method), probe.verdicts(method), strict=True)
+        for layer, values, most, verdict in rows:
             yield [
                 method if layer == probe.layers[0] else "",
                 str(layer),
@@ -92,9 +92,9 @@ def _lines(probe: Probe) -> Iterator[list[str]]:
 
 def _bars(axes: Axes, probe: Probe) -> None:
     relative = probe.relative
-    for place, (pronoun, share) in enumerate(relative.items()):
-        axes.bar(place, share, width=0.62, color=_colours(probe).get(probe.implies.get(pronoun, ""), _NOBODY))
-        axes.text(place, share + 0.02, f"p = {probe.probabilities[pronoun]:.3f}", ha="center", fontsize=8)
+    for number, (pronoun, share) in enumerate(relative.items()):
+        axes.bar(number, share, width=0.62, color=_colors(probe).get(probe.implies.get(pronoun, ""), _NOBODY))
+        axes.text(number, share + 0.02, f"p = {probe.probabilities[pronoun]:.3f}", ha="center", fontsize=8)
     axes.set_xticks(range(len(relative)), list(relative), fontsize=9)
     axes.set_xlim(-0.6, len(relative) - 0.4)
     axes.set_ylim(0, 1.1)
@@ -105,9 +105,9 @@ def _bars(axes: Axes, probe: Probe) -> None:
 
 
 def _parts(axes: Axes, probe: Probe, name: str) -> None:
-    """What each candidate adds to the likelier pronoun; below 0 it speaks for the next likely one."""
-    for place, (candidate, value) in enumerate(zip(probe.candidates, probe.references[name], strict=True)):
-        axes.bar(place, value, width=0.62, color=_colours(probe)[candidate.name])
+    """What each candidate adds to the likelier pronoun; below 0 it refers to the next likely one."""
+    for number, (candidate, value) in enumerate(zip(probe.candidates, probe.references[name], strict=True)):
+        axes.bar(number, value, width=0.62, color=_colors(probe)[candidate.name])
     axes.axhline(0, color="black", linewidth=0.8)
     axes.set_xticks(range(len(probe.candidates)), [candidate.name for candidate in probe.candidates], fontsize=9)
     axes.set_xlim(-0.6, len(probe.candidates) - 0.4)
@@ -122,8 +122,8 @@ def _parts(axes: Axes, probe: Probe, name: str) -> None:
 def _curves(axes: Axes, probe: Probe, method: str) -> None:
     tied = [row for row, most in enumerate(probe.top_candidates(method)) if most is None]
     for column, candidate in enumerate(probe.candidates):
-        values, colour = probe.relevance[method][:, column], _colours(probe)[candidate.name]
-        look: dict[str, Any] = {"color": colour, "marker": _MARKERS[column % len(_MARKERS)], "markersize": 5}
+        values, color = probe.relevance[method][:, column], _colors(probe)[candidate.name]
+        look: dict[str, Any] = {"color": color, "marker": _MARKERS[column % len(_MARKERS)], "markersize": 5}
         axes.plot(probe.layers, values, linewidth=1.5, label=candidate.name, **look)
         layers = [probe.layers[row] for row in tied]
         axes.plot(layers, values[tied], linewidth=0, markerfacecolor="white", **look)
@@ -136,8 +136,8 @@ def _curves(axes: Axes, probe: Probe, method: str) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _colours(probe: Probe) -> dict[str, str]:
-    return {candidate.name: COLOURS[index % len(COLOURS)] for index, candidate in enumerate(probe.candidates)}
+def _colors(probe: Probe) -> dict[str, str]:
+    return {candidate.name: COLORS[index % len(COLORS)] for index, candidate in enumerate(probe.candidates)}
 
 
 def _verdict(probe: Probe, method: str) -> str:

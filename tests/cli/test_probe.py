@@ -50,7 +50,7 @@ def test_a_sentence_is_answered_in_the_terminal(attnx):
     code, out, err = attnx("probe", "pronouns", SENTENCE, *ASKED)
     assert (code, err) == (0, "")
     assert out.startswith(SENTENCE)
-    assert "speaks for Sara" in out
+    assert "refers to Sara" in out
     assert out.count("consistent") == 10
     assert "lrp" in out
 

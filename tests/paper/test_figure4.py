@@ -9,7 +9,7 @@ from attnx.paper import figure4
 from attnx.paper.figures import AUTHOR, MARY
 from attnx.pronouns import panels, probe_each
 from attnx.pronouns.result import Candidate, Probe
-from attnx.pronouns.view import COLOURS
+from attnx.pronouns.view import COLORS
 from tests import zoo
 
 
@@ -44,8 +44,8 @@ def made(**changes):
 
 def test_a_bar_has_the_colour_of_the_candidate_that_the_pronoun_speaks_for():
     bars, curves = panels([made()]).axes
-    assert [to_hex(bar.get_facecolor()) for bar in bars.patches] == ["#999999", COLOURS[1]]
-    assert curves.lines[2].get_color() == COLOURS[1]
+    assert [to_hex(bar.get_facecolor()) for bar in bars.patches] == ["#999999", COLORS[1]]
+    assert curves.lines[2].get_color() == COLORS[1]
 
 
 def test_a_tie_is_hollow_and_counted():
