@@ -1,4 +1,4 @@
-"""`attnx run`: a whole data set into a folder, where the same command goes on; `attnx show`: what is in it."""
+"""`attnx run`: a whole data set into a folder, which the same command resumes; `attnx show`: what is in it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from attnx.errors import InputError
 
 _FAILED = 5
 """So many failed rows are listed; the column `error` has all of them."""
-_STOPPED = "stopped; the same command goes on"
+_STOPPED = "stopped; the same command resumes it"
 
 
 def run_command(
@@ -59,7 +59,7 @@ def run_command(
     num_gpus: Annotated[float, typer.Option("--num-gpus", help="Of each worker.")] = 0,
     status: Annotated[str | None, typer.Option("--status", help="Say how far the run in this folder is.")] = None,
 ) -> None:
-    """Explain a whole data set. The same command goes on where a stopped or killed one was."""
+    """Explain a whole data set. The same command resumes a stopped or killed run."""
     if status is not None:
         _status(status)
         return
@@ -90,7 +90,7 @@ def run_command(
                 **{name: value for name, value in options.items() if value is not None},
             )
         except KeyboardInterrupt:
-            say([f"what was done is in {run_dir}; the same command goes on from there"])
+            say([f"what was done is in {run_dir}; the same command resumes the run"])
             raise
     _say_failed(run.failed)
     say([f"{len(run):,} rows are in {run_dir}; attnx show {run_dir}"])
@@ -118,7 +118,7 @@ def show_command(
 
 
 def _model(name: str | None) -> Any:
-    """The name goes on as it is, so that workers can load the model by themselves."""
+    """The name is handed on as it is, so that workers can load the model by themselves."""
     from contextlib import nullcontext
 
     return nullcontext((name, None)) if name is not None else asked_model(None)

@@ -106,7 +106,7 @@ def _run(model: str, data: Path, folder: Path, pictures: Sequence[Path], *, writ
     try:
         report = run(loaded, tokenizer, sentences, source=source, run_dir=folder, progress=True, **options)
     except KeyboardInterrupt:
-        say([f"what was asked is in {folder}; the same command goes on from there"])
+        say([f"what was asked is in {folder}; the same command resumes the run"])
         raise
     index, seconds = _kept(folder) - there, time.perf_counter() - begun
     say(f"{note} (in {count:,} sentences)" for note, count in list(report.notes.items())[:_NOTES])

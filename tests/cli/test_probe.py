@@ -72,7 +72,7 @@ def test_a_data_set_is_a_table_a_plot_and_a_folder_of_results(attnx, tmp_path):
     assert code == 0
     assert "2 sentences of mine.csv" in out
     assert "nearest candidate" in out
-    assert "\nattnx: 2 sentences asked in " in err
+    assert "attnx: 2 sentences asked in " in err
     assert err.endswith("; mine.pronouns has 2\nattnx: mine.pronouns.png, mine.pronouns.svg\n")
     before = kept(tmp_path / "mine.pronouns")
     assert len(before) == 1
@@ -172,7 +172,7 @@ def test_control_c_keeps_what_was_asked_and_the_same_command_goes_on(children, a
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
-    assert errors.endswith("is in many.pronouns; the same command goes on from there\nattnx: stopped\n")
+    assert errors.endswith("is in many.pronouns; the same command resumes the run\nattnx: stopped\n")
     assert "Traceback" not in errors
     before = kept(results)
     assert 1 <= len(before) <= 4

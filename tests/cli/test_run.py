@@ -59,7 +59,7 @@ def test_a_run_that_is_short_of_memory_says_so_and_the_same_command_resumes_it(t
     assert command(monkeypatch, *asked) == 1
     assert "1 of 3 rows are not in" in capfd.readouterr().err
     assert command(monkeypatch, "run", "--status", folder) == 0
-    assert "2 of 3 (67%) rows in 2 shards, stopped; the same command goes on" in capfd.readouterr().out
+    assert "2 of 3 (67%) rows in 2 shards, stopped; the same command resumes it" in capfd.readouterr().out
     monkeypatch.setattr(kind, "forward", forward)
     assert command(monkeypatch, *asked) == 0
     assert attnx.Run.load(folder).complete

@@ -143,7 +143,7 @@ def test_rows_that_cannot_be_measured_are_left_out_and_noted(tmp_path):
     assert any("empty" in note for note in notes)
     run_dir = RunDir.of(tmp_path / "run")
     assert len(list(failed_rows(run_dir, existing_manifest(run_dir), parts(run_dir).values()))) == 3
-    assert "left out: the text is empty: give at least one word (1 beside these 4)" in found.to_text()
+    assert "left out: the text is empty: give at least one word (1 besides these 4)" in found.to_text()
     with pytest.raises(InputError, match="empty"):
         attnx.compare(*ours(), texts, **FEW, progress=False)
 
