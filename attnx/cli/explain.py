@@ -240,9 +240,9 @@ def _shown_methods(explanation: Any, methods: list[str] | None, all_layers: bool
 
 def _show(explanation: Any, methods: list[str] | None, all_layers: bool, content_only: bool) -> None:
     if explanation.image_size is not None or explanation.seconds is not None:
-        from attnx.views import patch_table, stretch_table
+        from attnx.views import patch_table, segment_table
 
-        table = patch_table if explanation.seconds is None else stretch_table
+        table = patch_table if explanation.seconds is None else segment_table
         layers = explanation.layers[::-1] if all_layers else (None,)
         rows = [
             table(explanation, name, layer)

@@ -98,12 +98,12 @@ class Comparison(EvaluationTable):
         return tuple(f"{reference} L{layer}" for layer in self.layers)
 
     def groups(self) -> Mapping[str, tuple[str, ...]]:
-        from attnx.views import blanked_name
+        from attnx.views import with_baseline
 
         inputs = plural(self.count, "text" if any(self.texts) else "input")
         places = np.linspace(0, len(self.layers) - 1, min(len(self.layers), _LAYERS_SHOWN)).round().astype(int)
         return {
-            f"Agreement with {blanked_name(self.provenance, reference)}: {self.measure}, mean of {inputs}": tuple(
+            f"Agreement with {with_baseline(self.provenance, reference)}: {self.measure}, mean of {inputs}": tuple(
                 self.columns_of(reference)[place] for place in places
             )
             for reference in self.references

@@ -11,7 +11,7 @@ from attnx.evaluation.head_atlas import HeadAtlas
 from attnx.evaluation.table import MARKS, EvaluationTable
 from attnx.results import Explanation, unlayered
 from attnx.statistics import Summary
-from attnx.views import PlainTable, Shown, blanked_name, cell, number
+from attnx.views import PlainTable, Shown, cell, number, with_baseline
 
 TEXTS = 500
 """How many texts can be chosen from; the means are over all."""
@@ -92,7 +92,7 @@ def summary_section(shown: Shown) -> dict[str, Any] | None:
         "texts": list(comparison.texts[:TEXTS]),
         "references": {
             reference: {
-                "named": blanked_name(comparison.provenance, reference),
+                "named": with_baseline(comparison.provenance, reference),
                 "means": {
                     method: [
                         cell_data(comparison, method, column) | {"undefined": comparison.cell(method, column).undefined}

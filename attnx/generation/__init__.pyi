@@ -2,9 +2,9 @@ from attnx.generation.explain import EACH as EACH
 from attnx.generation.explain import NEW_TOKENS as NEW_TOKENS
 from attnx.generation.explain import explain_generation as explain_generation
 from attnx.generation.result import GenerationExplanation as GenerationExplanation
-from attnx.generation.view import blocks as blocks
-from attnx.generation.view import generation_section as generation_section
-from attnx.generation.view import heat_map as heat_map
-from attnx.generation.view import plain as plain
-from attnx.generation.view import plot_overlays as plot_overlays
-from attnx.generation.view import rows as rows
+from attnx.generation.result import blocks as blocks
+from attnx.generation.result import generation_section as generation_section
+from attnx.generation.result import heat_map as heat_map
+from attnx.generation.result import plain as plain
+from attnx.generation.result import plot_overlays as plot_overlays
+from attnx.generation.result import rows as rows

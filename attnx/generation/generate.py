@@ -338,16 +338,16 @@ def _with_image(continued: PreparedInput, prompt: PreparedInput) -> PreparedInpu
     )
 
 
-def picture_first(step: Explanation) -> Explanation:
-    """The same explanation with the patches in front of the text, as one stream."""
+def image_first(step: Explanation) -> Explanation:
+    """The explanation with the patches in front of the text, as one sequence."""
     length, whole = step.sequences[TEXT], len(step.positions)
     order = [*range(length, whole), *range(length)]
-    places = {old: new for new, old in enumerate(order)}
+    moved = {old: new for new, old in enumerate(order)}
     return replace(
         step,
         positions=Positions(replace(step.positions[old], index=new) for new, old in enumerate(order)),
-        words=tuple(replace(word, positions=tuple(places[place] for place in word.positions)) for word in step.words),
-        position=places[step.position],
+        words=tuple(replace(word, positions=tuple(moved[index] for index in word.positions)) for word in step.words),
+        position=moved[step.position],
         attributions={
             name: replace(attribution, scores=attribution.scores[..., order].copy(), matrices=None)
             for name, attribution in step.attributions.items()

@@ -1,6 +1,6 @@
 from attnx.views.audio import patch_table as patch_table
 from attnx.views.audio import place_text as place_text
-from attnx.views.audio import stretch_table as stretch_table
+from attnx.views.audio import segment_table as segment_table
 from attnx.views.audio import time_strips as time_strips
 from attnx.views.escaping import harmless as harmless
 from attnx.views.escaping import json_line as json_line
@@ -26,13 +26,13 @@ from attnx.views.page.content import ROW_BYTES as ROW_BYTES
 from attnx.views.page.content import PlainTable as PlainTable
 from attnx.views.page.content import Shown as Shown
 from attnx.views.page.content import cell as cell
+from attnx.views.page.content import image_data as image_data
 from attnx.views.page.content import number as number
 from attnx.views.page.content import packed as packed
-from attnx.views.page.content import picture as picture
 from attnx.views.page.content import plain_tables as plain_tables
-from attnx.views.page.content import sounding as sounding
 from attnx.views.page.content import spread as spread
 from attnx.views.page.content import table_data as table_data
+from attnx.views.page.content import waveform as waveform
 from attnx.views.page.explanation import agreement_section as agreement_section
 from attnx.views.page.explanation import canvas_section as canvas_section
 from attnx.views.page.explanation import details_section as details_section
@@ -78,6 +78,6 @@ from attnx.views.terminal import shade as shade
 from attnx.views.terminal import show as show
 from attnx.views.text import SECOND_TEXT as SECOND_TEXT
 from attnx.views.text import accounts as accounts
-from attnx.views.text import blanked_name as blanked_name
 from attnx.views.text import reduction_note as reduction_note
 from attnx.views.text import strongest as strongest
+from attnx.views.text import with_baseline as with_baseline

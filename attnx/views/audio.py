@@ -1,22 +1,19 @@
-"""The best parts of what is no text, as plain text: patches of an image, stretches of a sound."""
+"""Explained audio: its spectrum, plots over time, and tables of its strongest segments, or of an image's patches."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.cells import cell_len, set_cell_size
 
 from attnx.adapters import Audio, Position, Word
 from attnx.results import Explanation, chosen_method, layered_method
 from attnx.views.escaping import printable
-from attnx.views.plots import VERBATIM, axes_or_new, without_frame
-from attnx.views.table import places, written
+from attnx.views.plots import VERBATIM, axes_or_new, figure_caption, without_frame
 from attnx.views.terminal import AGAINST, FOR, colour_map
-from attnx.views.text import AGAINST_BAR, BAR, FOR_BAR, answered, judgement, notes, row_name, streams_line
+from attnx.views.text import answered, bar_lines, judgement, notes, row_name, sequence_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +22,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _WINDOW, _HOP = 0.025, 0.01
-"""Seconds that are heard together, and from one column to the next."""
+"""Seconds of a window, and from one column to the next."""
 _RANGE = 60.0
 """Decibels from the loudest to black."""
 
@@ -62,7 +59,7 @@ def plot_sound(
     head: int | None = None,
     ax: Axes | None = None,
 ) -> Axes | Figure:
-    """One row over the sound in some axes; where neither is named, a strip for every method and reference."""
+    """One row over the audio in some axes; without method and axes a strip for every method."""
     if method is None and ax is None:
         return time_strips(explanation, layer=layer, head=head)
     name = chosen_method(explanation, method, layer, head)
@@ -82,7 +79,7 @@ def time_strips(
     *,
     head: int | None = None,
 ) -> Figure:
-    """The sound, and below it a strip for each name, on its own scale; blue speaks against the answer."""
+    """The audio, and below it a strip for each method on its own scale; blue opposes the target."""
     from matplotlib.figure import Figure
 
     names = list(explanation.methods) if methods is None else list(methods)
@@ -97,8 +94,7 @@ def time_strips(
         what = row_name(explanation, name, layer, head)
         axes.set_title(f"{what} · largest {most:.2g}", fontsize=8, loc="left", **VERBATIM)
     (strips[-1] if strips else top).set_xlabel("seconds", fontsize=8)
-    figure.supxlabel(fill(judgement(explanation, explanation.methods[0], None), 110), fontsize=8, color="#55585f",
-                     **VERBATIM)  # fmt: skip
+    figure_caption(figure, judgement(explanation, explanation.methods[0], None))
     return figure
 
 
@@ -107,7 +103,6 @@ def plot_sound_layers(explanation: Explanation, method: str | None = None, *, he
     from matplotlib.figure import Figure
 
     name = layered_method(explanation, method)
-    explanation[name]  # a reference has no layers
     rows = np.stack([sums(explanation, explanation.scores(name, layer, head)) for layer in explanation.layers])
     figure = Figure(figsize=(_WIDTH, 1.8 + 0.3 * len(rows)), layout="constrained")
     top, below = figure.subplots(2, 1, sharex=True, height_ratios=[1, 0.3 * len(rows)])
@@ -126,25 +121,25 @@ def plot_sound_layers(explanation: Explanation, method: str | None = None, *, he
 
 
 def times(explanation: Explanation) -> list[tuple[float, float]]:
-    """When each stretch begins and ends, in seconds."""
-    found = (explanation.positions.when(word.positions) for word in explanation.time_segments)
-    return [one for one in found if one is not None]
+    """Start and end of each segment in seconds."""
+    times = (explanation.positions.when(word.positions) for word in explanation.time_segments)
+    return [time for time in times if time is not None]
 
 
-def written_words(explanation: Explanation) -> list[Word]:
-    """What was written of a sound: its words that are neither stretches nor pauses."""
+def transcribed_words(explanation: Explanation) -> list[Word]:
+    """The transcription: words that are neither segments nor pauses."""
     time_segments = {(word.text, word.positions) for word in explanation.time_segments}
     others = [word for word in explanation.words if (word.text, word.positions) not in time_segments]
     return [other for other in others if not (other.is_punctuation and explanation.positions.when(other.positions))]
 
 
 def sums(explanation: Explanation, scores: Array) -> Array:
-    """The score of each stretch, all its bands together."""
+    """The score of each segment over all its bands."""
     return np.array([float(scores[list(word.positions)].sum()) for word in explanation.time_segments])
 
 
 def _draw_sound(axes: Axes, explanation: Explanation) -> None:
-    """The wave; of a model that hears bands the spectrum, its channels as high as the model has them."""
+    """The waveform, or the spectrum for a model with frequency bands."""
     audio = explanation.audio
     end = explanation.seconds or 1.0
     if audio is not None and banded(explanation):
@@ -160,9 +155,9 @@ def _draw_sound(axes: Axes, explanation: Explanation) -> None:
 
 
 def _draw_words(axes: Axes, explanation: Explanation) -> None:
-    """What was written frame by frame, at the bottom of the sound, each word over its own time."""
+    """The transcription of a frame-by-frame model, each word over its own time."""
     below = axes.get_xaxis_transform()
-    for word in written_words(explanation):
+    for word in transcribed_words(explanation):
         when = explanation.positions.when(word.positions)
         if when is None:
             continue
@@ -173,22 +168,24 @@ def _draw_words(axes: Axes, explanation: Explanation) -> None:
 
 
 def _shade(axes: Axes, explanation: Explanation, scores: Array) -> None:
-    """Each position's own box in the colour of its side, the denser the more."""
-    places = [position for position in explanation.positions if position.time is not None]
-    array = np.array([scores[position.index] for position in places])
+    """Each position's box in the colour of its sign, denser for larger scores."""
+    timed = [position for position in explanation.positions if position.time is not None]
+    array = np.array([scores[position.index] for position in timed])
     most = np.abs(array).max(initial=0.0)
-    channels = max((position.band[1] for position in places if position.band is not None), default=1)
-    for index, score in zip(places, array, strict=True):
-        if most > 0 and index.time is not None:
-            low, high = (0, 1) if index.band is None else (index.band[0] / channels, index.band[1] / channels)
-            axes.axvspan(*index.time, low, high, color=FOR if score >= 0 else AGAINST, alpha=0.75 * abs(score) / most,
-                         linewidth=0)  # fmt: skip
+    channels = max((position.band[1] for position in timed if position.band is not None), default=1)
+    for position, score in zip(timed, array, strict=True):
+        if most > 0 and position.time is not None:
+            low, high = (0, 1) if position.band is None else (position.band[0] / channels, position.band[1] / channels)
+            alpha, colour = 0.75 * abs(score) / most, FOR if score >= 0 else AGAINST
+            axes.axvspan(*position.time, low, high, color=colour, alpha=alpha, linewidth=0)
 
 
 def _draw_row(axes: Axes, explanation: Explanation, scores: Array) -> None:
     array, edges = sums(explanation, scores), times(explanation)
     starts, widths = [start for start, _ in edges], [end - start for start, end in edges]
-    axes.bar(starts, array, widths, align="edge", color=[FOR if one >= 0 else AGAINST for one in array], linewidth=0)
+    axes.bar(
+        starts, array, widths, align="edge", color=[FOR if score >= 0 else AGAINST for score in array], linewidth=0
+    )
     axes.axhline(0, color=_GRAY, linewidth=0.6)
     axes.set_yticks([])
     axes.tick_params(labelsize=8)
@@ -200,56 +197,50 @@ def banded(explanation: Explanation) -> bool:
 
 
 def envelope(audio: Audio, columns: int) -> tuple[Array, Array]:
-    """The lowest and the highest sample of each of so many parts of the sound."""
+    """The lowest and the highest sample of each of so many parts."""
     parts = np.array_split(audio.samples, min(columns, len(audio.samples)))
     return np.array([part.min() for part in parts]), np.array([part.max() for part in parts])
 
 
-_TIMED = 18
-"""Letters of a time from and to."""
-
-
 def patch_table(explanation: Explanation, method: str | None = None, layer: int | None = None, count: int = 10) -> str:
-    """A headline, and the best patches with their place in the image, their score and a bar."""
+    """A headline, and the strongest patches with their boxes, scores and bars."""
     name = chosen_method(explanation, method, layer)
     scores = explanation.scores(name, layer)
     patches = explanation.positions.named
     best = sorted(patches, key=lambda position: -abs(round(float(scores[position.index]), 9)))[:count]
     lines = _headline(explanation, name, layer)
-    lines += [streams_line(explanation, name, layer)] if explanation.sequences else []
+    lines += [sequence_line(explanation, name, layer)] if explanation.sequences else []
     what = "patches" if explanation.text is None else "patches and tokens"
-    lines.append(f"best {len(best)} of {len(patches)} {what}; r0c0 is at the top left, places are in pixels")
-    named = [f"{printable(one.token):<8}{place_text(one):<26}" for one in best]
-    lines += _bars(explanation, name, named, [float(scores[one.index]) for one in best])
+    lines.append(f"strongest {len(best)} of {len(patches)} {what}; r0c0 is at the top left, boxes are in pixels")
+    labels = [f"{printable(position.token):<8}{place_text(position):<24}" for position in best]
+    lines += bar_lines(labels, [float(scores[position.index]) for position in best], _precision(explanation, name))
     return "\n".join([*lines, *notes(explanation)])
 
 
-def stretch_table(
+def segment_table(
     explanation: Explanation, method: str | None = None, layer: int | None = None, count: int = 10
 ) -> str:
-    """A headline, and the best stretches with when they begin and end, their score and a bar; then what was written."""
+    """A headline, and the strongest segments with their times, scores and bars; then the transcription."""
     name = chosen_method(explanation, method, layer)
     scores = explanation.scores(name, layer)
-    time_segments, written_down = explanation.time_segments, written_words(explanation)
-    sums = {word.positions: float(scores[list(word.positions)].sum()) for word in (*time_segments, *written_down)}
+    time_segments, transcription = explanation.time_segments, transcribed_words(explanation)
+    sums = {word.positions: float(scores[list(word.positions)].sum()) for word in (*time_segments, *transcription)}
     best = sorted(time_segments, key=lambda word: -abs(round(sums[word.positions], 9)))[:count]
     lines = _headline(explanation, name, layer)
-    lines.append(f"best {len(best)} of {len(time_segments)} stretches of time, in seconds")
-    shown = [*sorted(best, key=lambda one: one.index), *written_down]
-    named = [
-        *(_time(explanation, one) for one in shown[: len(best)]),
-        *(_time(explanation, one, f" {printable(one.text)}") or printable(one.text) for one in written_down),
+    lines.append(f"strongest {len(best)} of {len(time_segments)} segments, in seconds")
+    shown = [*sorted(best, key=lambda word: word.index), *transcription]
+    labels = [
+        *(_time(explanation, word) for word in shown[: len(best)]),
+        *(_time(explanation, word, f" {printable(word.text)}") or printable(word.text) for word in transcription),
     ]
-    widest = max(_TIMED, *map(cell_len, named))
-    named = [set_cell_size(name, widest) for name in named]
-    lines += _bars(explanation, name, named, [sums[one.positions] for one in shown])
+    lines += bar_lines(labels, [sums[word.positions] for word in shown], _precision(explanation, name))
     return "\n".join([*lines, *notes(explanation)])
 
 
-def _time(explanation: Explanation, word: Word, behind: str = "") -> str:
-    """From and to, with a name behind it; empty for what has no time."""
+def _time(explanation: Explanation, word: Word, suffix: str = "") -> str:
+    """Start and end; empty for a word without time."""
     when = explanation.positions.when(word.positions)
-    return "" if when is None else f"{when[0]:7.3f} to {when[1]:7.3f}{behind}"
+    return "" if when is None else f"{when[0]:7.3f} to {when[1]:7.3f}{suffix}"
 
 
 def _headline(explanation: Explanation, name: str, layer: int | None) -> list[str]:
@@ -264,22 +255,12 @@ def _headline(explanation: Explanation, name: str, layer: int | None) -> list[st
     return [f"{answered(explanation)}{name}{at} · {whose}", judgement(explanation, name, layer)]
 
 
-def _bars(explanation: Explanation, name: str, named: Sequence[str], scores: Sequence[float]) -> list[str]:
-    """A line each; the longest bar is that of the largest score, of another kind where it speaks against."""
-    most = max(map(abs, scores), default=0.0)
-    decimals = places(scores, explanation.attributions[name].precision)
-    bars = [
-        (FOR_BAR if score >= 0 else AGAINST_BAR) * round(BAR * abs(score) / most) if most > 0 else ""
-        for score in scores
-    ]
-    return [
-        f"{what}{written(score, decimals):>8}  {bar}".rstrip()
-        for what, score, bar in zip(named, scores, bars, strict=True)
-    ]
+def _precision(explanation: Explanation, name: str) -> int | None:
+    return explanation.attributions[name].precision
 
 
 def place_text(position: Position) -> str:
-    """The box of a patch in the picture; of what has none, where it is."""
+    """The box of a patch in the image, or where else the position is."""
     if position.box is None:
         return "not in the image" if position.start is None else "in the text"
     return "{:.0f}, {:.0f} to {:.0f}, {:.0f}".format(*position.box)

@@ -1,4 +1,4 @@
-"""Text from the input in formats that other programs read: it must not become a formula, a link or a table's edge."""
+"""Escape text from the input for terminals, pages, CSV, Markdown and JSON, where it must not become code or layout."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from attnx.adapters import Position
 from attnx.errors import LINE_BREAK
 
 _JOINERS = "\u200c\u200d"
-"""Zero-width joiner and non-joiner: emoji and Persian words are made with them, and they steer nothing."""
+"""Zero-width joiner and non-joiner: emoji and Persian words need them, and they control nothing."""
 _LAYOUT = "\n\r\t\u00ad\u200e\u200f"
-"""Lines, tabs, soft hyphens and the marks of a direction: in a page they do no harm."""
-_STEERING = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
+"""Lines, tabs, soft hyphens and direction marks, which are harmless in a page."""
+_CONTROL = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 
 
 def printable(text: str) -> str:
-    """The text on one line, without characters that steer a terminal, turn the writing round, or cannot be written."""
-    return "".join(LINE_BREAK if name == "\n" else "�" if steers(name) else name for name in text)
+    """The text on one line, without characters that control a terminal, reverse the direction, or cannot be encoded."""
+    return "".join(LINE_BREAK if char == "\n" else "�" if is_control(char) else char for char in text)
 
 
 def token_label(position: Position, texts: Sequence[str]) -> str:
-    """A token in a view of single tokens: as the tokenizer calls it, but white space by the symbols of all views."""
+    """A token by its name in the tokenizer, but white space by visible symbols."""
     from attnx.targets import visible  # imports torch, which the command line does without
 
     piece = position.piece(texts)
@@ -32,46 +32,46 @@ def token_label(position: Position, texts: Sequence[str]) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """The same for a text of several lines, which stay."""
+    """The same, but line breaks stay."""
     return "\n".join(printable(line) for line in text.split("\n"))
 
 
 def harmless(value: Any) -> Any:
-    """A value for a page, lists and dictionaries included, whose texts neither turn it round nor cannot be written."""
+    """A value for a page, lists and dictionaries included, without control characters in its texts."""
     if isinstance(value, str):
         if value.isprintable():
             return value
-        return "".join("�" if steers(one) and one not in _LAYOUT else one for one in value)
+        return "".join("�" if is_control(char) and char not in _LAYOUT else char for char in value)
     if isinstance(value, dict):
-        return {harmless(name): harmless(one) for name, one in value.items()}
-    return [harmless(one) for one in value] if isinstance(value, list) else value
+        return {harmless(key): harmless(item) for key, item in value.items()}
+    return [harmless(item) for item in value] if isinstance(value, list) else value
 
 
 def isolated(text: str) -> str:
-    """A word that is written from right to left, between marks that keep it from reordering its neighbours."""
-    rightward = any(unicodedata.bidirectional(name) in ("R", "AL", "AN") for name in text)
+    """A right-to-left word between marks that keep it from reordering its neighbours."""
+    rightward = any(unicodedata.bidirectional(char) in ("R", "AL", "AN") for char in text)
     return f"\u2068{text}\u2069" if rightward else text
 
 
-def steers(character: str) -> bool:
-    """Whether a terminal or a reader would do something at this character, or it cannot be written at all."""
-    return unicodedata.category(character) in _STEERING and character not in _JOINERS
+def is_control(char: str) -> bool:
+    """Whether a character controls a terminal or the direction of text, or cannot be encoded."""
+    return unicodedata.category(char) in _CONTROL and char not in _JOINERS
 
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""A spreadsheet computes a cell that begins so, with commands of the system if it is asked to."""
+"""A spreadsheet evaluates cells that begin so, which may run system commands."""
 _MARKUP = re.compile(r"[\\`*\[\]<>|]|(?<!\w)_|_(?!\w)")
 
 
 def csv_cell(value: Any) -> Any:
-    """A cell of a CSV file: text that would be a formula begins with an apostrophe; numbers stay numbers."""
+    """A cell of a CSV file: an apostrophe precedes text that would be a formula; numbers stay numbers."""
     if not isinstance(value, str):
         return value
     return f"'{printable(value)}" if value.lstrip(" ").startswith(_FORMULA) else printable(value)
 
 
 def markdown_text(text: str) -> str:
-    """Text that Markdown shows as it stands.
+    """Text that Markdown shows literally.
 
     >>> markdown_text("rollout | [a](b) <i> integrated_gradients")
     'rollout \\\\| \\\\[a\\\\](b) \\\\<i\\\\> integrated_gradients'
@@ -80,7 +80,7 @@ def markdown_text(text: str) -> str:
 
 
 _LATEX = {
-    **{character: rf"\{character}" for character in "&%$#_{}"},
+    **{char: rf"\{char}" for char in "&%$#_{}"},
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
@@ -105,9 +105,9 @@ def latex_text(text: str) -> str:
     >>> latex_text("attn_lrp ↓ −.05 & 95 %")
     'attn\\\\_lrp $\\\\downarrow$ $-$.05 \\\\& 95 \\\\%'
     """
-    return "".join(_LATEX.get(character, character) for character in printable(text))
+    return "".join(_LATEX.get(char, char) for char in printable(text))
 
 
 def json_line(text: str) -> str:
-    """The same JSON, with what would steer a terminal written as escapes; line breaks between its values stay."""
-    return "".join(json.dumps(name)[1:-1] if name != "\n" and steers(name) else name for name in text)
+    """The same JSON with control characters escaped; line breaks between its values stay."""
+    return "".join(json.dumps(char)[1:-1] if char != "\n" and is_control(char) else char for char in text)

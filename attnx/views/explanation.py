@@ -12,7 +12,7 @@ import torch
 from attnx.errors import AttnxError, ChoiceError, InputError
 from attnx.registry import unknown
 from attnx.results import Array, Bars, Explanation, Unit, chosen_method, layered, unlayered
-from attnx.views.audio import patch_table, stretch_table
+from attnx.views.audio import patch_table, segment_table
 from attnx.views.escaping import printable, token_label
 from attnx.views.plots import (
     CELL,
@@ -37,21 +37,21 @@ if TYPE_CHECKING:
 
 def text(explanation: Explanation) -> str:
     if explanation.seconds is not None:
-        return stretch_table(explanation)
+        return segment_table(explanation)
     return plain(explanation) if explanation.image_size is None else patch_table(explanation)
 
 
 def rich(explanation: Explanation) -> RenderableType:
-    """The words on coloured backgrounds, as `attnx explain` shows them; of an image or a sound its best parts."""
+    """The words on coloured backgrounds, as `attnx explain` shows them; of an image or audio its strongest parts."""
     from rich.text import Text
 
     if explanation.seconds is not None:
-        return Text(stretch_table(explanation))
+        return Text(segment_table(explanation))
     return coloured(explanation) if explanation.image_size is None else Text(patch_table(explanation))
 
 
 def blocks(explanation: Explanation) -> list[TextBlock]:
-    """A line for each word, a column for each method at the last layer and for each reference."""
+    """A line for each word, a column for each method at its last layer."""
     names = explanation.methods
     columns = [explanation.by_word(name) for name in names]
     decimals = [
@@ -65,9 +65,9 @@ def blocks(explanation: Explanation) -> list[TextBlock]:
         ]
         for row, word in enumerate(explanation.words)
     ]
-    said = [answer(explanation)] if explanation.prediction else []
+    prediction = [answer(explanation)] if explanation.prediction else []
     at = [f"layer {explanation.layers[-1]}"] if explanation.layers else []
-    heading = ", ".join([*said, *at, seen_from(explanation)])
+    heading = ", ".join([*prediction, *at, seen_from(explanation)])
     foot = (*cautions(explanation, names), *notes(explanation))
     lead = (judgement(explanation, explanation.methods[0]),)
     text_blocks = [TextBlock(heading, lead=lead, lines=[["word", *names], *words], foot=foot)]
@@ -75,7 +75,7 @@ def blocks(explanation: Explanation) -> list[TextBlock]:
 
 
 def _parts(explanation: Explanation, names: Sequence[str]) -> TextBlock:
-    """A line for each part that was named, with the sums over its tokens."""
+    """A line for each named part, with the sums over its tokens."""
     columns = []
     for name in names:
         sums = [word_score.score for word_score in explanation.by_span(name)]
@@ -93,11 +93,11 @@ def rows(explanation: Explanation) -> list[dict[str, Any]]:
     for method in layered(explanation) or unlayered(explanation)[:1]:
         attribution = explanation.attributions[method]
         scores = attribution.scores if attribution.layers else attribution.scores[None]
-        for place, score in np.ndenumerate(scores):
-            position = explanation.positions[place[-1]]
-            layer = attribution.layers[place[0]] if attribution.layers else None
+        for index, score in np.ndenumerate(scores):
+            position = explanation.positions[index[-1]]
+            layer = attribution.layers[index[0]] if attribution.layers else None
             row: dict[str, Any] = {"method": method, "layer": layer}
-            row |= {"head": place[1]} if len(place) == 3 else {}
+            row |= {"head": index[1]} if len(index) == 3 else {}
             row |= {
                 "position": position.index,
                 "token": position.token,
@@ -120,7 +120,7 @@ def plot(
     image: Any,
     **looks: Any,
 ) -> Axes | Figure:
-    """Bars or a strip of colours; of an image its overlay, or the panels of all methods; of sound strips over time."""
+    """Bars or a strip of colours; of an image its overlay, or panels of all methods; of audio strips over time."""
     if explanation.seconds is not None:
         from attnx.views.audio import plot_sound
 
@@ -144,7 +144,7 @@ def plot_layers(
     ax: Axes | None,
     image: Any,
 ) -> Axes | Figure:
-    """Layers × positions; of an image a strip of overlays, of sound layers × time."""
+    """Layers × positions; of an image a strip of overlays, of audio layers × time."""
     if explanation.seconds is not None and ax is None:
         from attnx.views.audio import plot_sound_layers
 
@@ -159,14 +159,14 @@ def plot_layers(
 
 
 MOST_BARS = 60
-"""More words than this are not read one by one; the strongest are drawn, and the plot says so."""
+"""More bars are illegible; the strongest are drawn, and the plot says so."""
 WEAK = "#e7e2dc"
 _BAR_HEIGHT = 0.26
 """Inches for one bar with its word."""
 _LEGEND = 22
 """Points between the axes and the title, for the legend between them."""
 _ABOVE: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.2, "borderpad": 0.2}
-"""No bar is there, whatever its length."""
+"""Above the axes, where there is no bar."""
 
 
 def plot_row(
@@ -180,7 +180,7 @@ def plot_row(
     head: int | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """The row of `method` at `layer`: by default what is shown first, as in `Explanation.scores`.
+    """The row of `method` at `layer`, by default as in `Explanation.scores`.
 
     Words leave special tokens out; `by="token"` shows every position. `content_only` leaves punctuation out, too.
     """
@@ -199,12 +199,12 @@ def plot_row(
     else:
         axes = axes_or_new(ax, CELL * len(kept) + 1.2, CELL + label_room(labels) + 0.5)
         draw_heat_map(axes, shown[None], labels, [""], signed=signed)
-    what = row_name(explanation, method, layer, head)
+    heading = row_name(explanation, method, layer, head)
     notes = [
         reduction_note(len(kept), len(scores), f"{by}s"),
         _left_out(explanation, method, layer, head, content_only),
     ]
-    title, pad = "\n".join([what, *(f"({note})" for note in notes if note)]), _LEGEND if axes.get_legend() else None
+    title, pad = "\n".join([heading, *(f"({note})" for note in notes if note)]), _LEGEND if axes.get_legend() else None
     axes.set_title(title, fontsize=9, loc="left", pad=pad, **VERBATIM)
     caption(axes, explanation, method, layer, head)
     return axes
@@ -227,14 +227,14 @@ def _row(
 def _left_out(
     explanation: Explanation, method: str | None, layer: int | None, head: int | None, content_only: bool
 ) -> str:
-    """What punctuation and special tokens hold, where they are not drawn."""
+    """The shares of punctuation and special tokens where they are not drawn."""
     row = explanation.row(method, layer, head)
     return f"not drawn: punctuation {row.punctuation_share:.0%}, special tokens {row.special_share:.0%}" * content_only
 
 
-def _bars(axes: Axes, labels: list[str], scores: Array, exact: int | None, *, signed: bool) -> None:
-    """A bar each; of scores with a sign in two colours with a legend."""
-    rows, decimals = range(len(labels)), places(scores, exact)
+def _bars(axes: Axes, labels: list[str], scores: Array, precision: int | None, *, signed: bool) -> None:
+    """A bar for each score; signed scores have two colours and a legend."""
+    rows, decimals = range(len(labels)), places(scores, precision)
     drawn = axes.barh(rows, scores, height=0.72, color=[FOR if score >= 0 else AGAINST for score in scores])
     axes.bar_label(drawn, [written(score, decimals) for score in scores], padding=3, fontsize=8, color="#55585f")
     if signed:
@@ -253,9 +253,9 @@ def _bars(axes: Axes, labels: list[str], scores: Array, exact: int | None, *, si
 def to_bertviz(explanation: Explanation, method: str | None = None) -> dict[str, Any]:
     """The keyword arguments of BertViz's views: `attention`, a tensor of 1 × heads × n × n a layer, and `tokens`.
 
-    By default raw attention, which is what BertViz shows. Rollout and flow take the same place, each line then leading
-    to the input position itself. For a pair of texts there is `sentence_b_start`, too. Of an encoder–decoder they are
-    `encoder_attention`, `decoder_attention`, `cross_attention` and the tokens of both.
+    By default raw attention, which BertViz shows. Lines of rollout and flow lead to the input position itself. For a
+    pair of texts there is `sentence_b_start`, too. Of an encoder–decoder they are `encoder_attention`,
+    `decoder_attention`, `cross_attention` and the tokens of both.
     """
     of_one_layer = (name for name in layered(explanation) if explanation.attributions[name].single_layer)
     name = method or next(of_one_layer, explanation.methods[0])
@@ -264,30 +264,29 @@ def to_bertviz(explanation: Explanation, method: str | None = None) -> dict[str,
         raise InputError(
             'BertViz draws the rows of all positions: explain(..., methods="raw", head="all", all_queries=True)'
         )
-    explanation.matrix(name)  # a method of the answer alone has none, and says so
-    matrices = explanation.attributions[name].matrices
-    maps = torch.from_numpy(np.array(matrices))
-    heads = maps if maps.ndim == 4 else maps[:, None]
+    explanation.matrix(name)  # raises where the method has none
+    matrices = torch.from_numpy(np.array(explanation.attributions[name].matrices))
+    heads = matrices if matrices.ndim == 4 else matrices[:, None]
     if explanation.sequences:
-        return _of_two_streams(explanation, heads)
-    given: dict[str, Any] = {"attention": tuple(heads[:, None]), "tokens": list(explanation.tokens)}
+        return _encoder_decoder(explanation, heads)
+    arguments: dict[str, Any] = {"attention": tuple(heads[:, None]), "tokens": list(explanation.tokens)}
     second = [position.index for position in explanation.positions if position.segment == 1]
-    return given | ({"sentence_b_start": second[0]} if second else {})
+    return arguments | ({"sentence_b_start": second[0]} if second else {})
 
 
-def _of_two_streams(explanation: Explanation, heads: torch.Tensor) -> dict[str, Any]:
-    """The levels of each kind by themselves, over the positions of its streams."""
+def _encoder_decoder(explanation: Explanation, heads: torch.Tensor) -> dict[str, Any]:
+    """The attention of encoder, decoder and cross-attention, each over its own positions."""
     length = next(iter(explanation.sequences.values()))
     source, output = slice(0, length), slice(length, len(explanation.positions))
     kinds = explanation.provenance["settings"]["layer_kinds"]
-    places = {"encoder": (source, source), "decoder": (output, output), "cross": (output, source)}
+    axes = {"encoder": (source, source), "decoder": (output, output), "cross": (output, source)}
     result: dict[str, Any] = {"encoder_tokens": list(explanation.tokens[source])}
     result["decoder_tokens"] = list(explanation.tokens[output])
-    for name, (rows, columns) in places.items():
+    for name, (rows, columns) in axes.items():
         kind = "self" if name == "decoder" else name
-        own = [head for head, number in zip(heads, explanation.layers, strict=True) if kinds[number - 1] == kind]
-        if own:
-            result[f"{name}_attention"] = tuple(one[None, :, rows, columns] for one in own)
+        layers = [layer for layer, number in zip(heads, explanation.layers, strict=True) if kinds[number - 1] == kind]
+        if layers:
+            result[f"{name}_attention"] = tuple(layer[None, :, rows, columns] for layer in layers)
     return result
 
 

@@ -1,9 +1,8 @@
-"""Several views of one picture side by side: every method and reference, or one method at every layer."""
+"""An explained image: the overlay of one method, panels of several, or one method at every layer."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from attnx.adapters import load_image
 from attnx.errors import ChoiceError, InputError
 from attnx.registry import unknown
 from attnx.results import Explanation, chosen_method, layered_method
-from attnx.views.plots import VERBATIM, axes_or_new
+from attnx.views.plots import VERBATIM, axes_or_new, figure_caption
 from attnx.views.terminal import colour_map as two_colours
 from attnx.views.text import judgement, row_name
 
@@ -24,13 +23,13 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, np.dtype[Any]]
 
 COLOURS = ("viridis", "cividis", "magma", "inferno", "plasma")
-"""Maps whose lightness grows with the score: they read the same to the colour-blind, and in gray."""
+"""Colour maps whose lightness grows with the score, so that they are legible to the colour-blind and in gray."""
 
 READABLE = 320
 """Pixels on the longer side below which an overlay is enlarged."""
 
 _STRENGTH = 0.65
-"""How much of the colour and how little of the picture is seen."""
+"""The opacity of the colours over the image."""
 
 
 def overlay(
@@ -46,17 +45,16 @@ def overlay(
     highest: float | None = None,
     enlarge: bool | None = None,
 ) -> Image:
-    """The picture in gray under the scores in colour; what the processor cropped away stays plain gray.
+    """The image in gray under the scores in colour; what the processor cropped away stays plain gray.
 
-    `method` is a method or a reference. `image` is the picture where the explanation has none, because it was loaded
-    from a file. Colours go from 0 to the `highest` score of a patch. Scores with a sign have two: orange supports the
-    target and blue opposes it, as on the page, whichever `colours` are named for scores without.
-    A picture too small to be looked at is enlarged a whole number of times; without its `bar`, or with `enlarge=False`,
-    the result has the picture's own size.
+    `image` is the image where the explanation has none, because it was loaded from a file. Colours go from 0 to the
+    `highest` score of a patch. Signed scores have two colours: orange supports the target and blue opposes it, as on
+    the page. A very small image is enlarged by a whole factor; without its `bar`, or with `enlarge=False`, the result
+    has the image's own size.
     """
     scores = explanation.scores(method, layer, head)
     if highest is not None and not highest > 0:
-        raise ChoiceError(f"highest is the score of the brightest colour, above 0; {highest} asked")
+        raise ChoiceError(f"highest is the score of the brightest colour and must be above 0, found {highest}")
     most = highest_score(explanation, scores) if highest is None else highest
     picture = picture_of(explanation, image)
     picture = _readable(picture) if (bar if enlarge is None else enlarge) else picture
@@ -76,7 +74,7 @@ def lit(
     smooth: bool = True,
     signed: bool = False,
 ) -> Image:
-    """The picture, or a smaller copy of it, under the scores; a patch that is itself explained has a white frame."""
+    """The image, or a smaller copy, under the scores; a patch that is itself explained has a white frame."""
     from PIL import ImageDraw
 
     heated = heat(explanation, scores if signed else np.abs(scores), smooth=smooth, size=picture.size)
@@ -92,7 +90,7 @@ def lit(
 
 
 def _readable(picture: Image) -> Image:
-    """The picture at least so large that its patches can be told apart, its pixels as they are."""
+    """The image large enough to distinguish its patches, without interpolation."""
     from PIL import Image
 
     times = -(-READABLE // max(picture.size))
@@ -106,7 +104,7 @@ def heat(explanation: Explanation, scores: Array, *, smooth: bool = True, size: 
     box has it. With a `size`, (width, height), it is that of a smaller or larger copy of the image.
     """
     if explanation.image_size is None:
-        raise InputError("this is no explanation of an image: it has no patches to lay over one")
+        raise InputError("this explanation is not of an image: it has no patches to overlay")
     placed = by_box(explanation, scores)
     if not placed:
         raise InputError(f"no patch has a box in the original image: {'; '.join(explanation.notes)}")
@@ -126,7 +124,7 @@ def heat(explanation: Explanation, scores: Array, *, smooth: bool = True, size: 
 
 
 def highest_score(explanation: Explanation, scores: Array) -> float:
-    """Of a patch that is in the picture; where patches lie over one another, of any place in it."""
+    """The highest score of a patch; where patches overlap, of a pixel."""
     placed = by_box(explanation, np.abs(scores))
     boxes = list(placed)
     if boxes and not _is_grid(boxes, *(_lines([(box[axis], box[axis + 2]) for box in boxes]) for axis in (0, 1))):
@@ -135,7 +133,7 @@ def highest_score(explanation: Explanation, scores: Array) -> float:
 
 
 def by_box(explanation: Explanation, scores: Array) -> dict[tuple[float, float, float, float], float]:
-    """The score of each box in the picture. An image token and the patch that it reads have one box, and are summed."""
+    """The score of each box. An image token and the patch that it reads have one box, and are summed."""
     placed: dict[tuple[float, float, float, float], float] = {}
     for position in explanation.positions:
         if position.box is not None:
@@ -144,19 +142,19 @@ def by_box(explanation: Explanation, scores: Array) -> dict[tuple[float, float, 
 
 
 def picture_of(explanation: Explanation, image: Any = None) -> Image:
-    """The picture that was explained: the one in memory, or the one handed in again."""
+    """The explained image: the one in memory, or the argument."""
     if image is None:
         if explanation.image is None:
             raise InputError(
-                "the explanation has no picture: files do not keep it; pass it again, image=…"
+                "the explanation has no image: files do not keep it; pass it again, image=…"
                 if explanation.image_size
-                else "this is no explanation of an image: there is no picture to draw"
+                else "this explanation is not of an image: there is none to draw"
             )
         return explanation.image
     picture, _ = load_image(image)
     if explanation.image_size is not None and picture.size != explanation.image_size:
         expected, name = (" × ".join(map(str, size)) for size in (explanation.image_size, picture.size))
-        raise InputError(f"another picture was explained: it was {expected} pixels, this one is {name}")
+        raise InputError(f"another image was explained: it has {expected} pixels, this one {name}")
     return picture
 
 
@@ -172,13 +170,13 @@ def colour_map(colours: str, *, signed: bool = False) -> Array:
 
 
 def _blended(picture: Image, heated: Array, least: float, most: float, shades: Array) -> Image:
-    """The gray picture with its heat from the least to the most; NaN is left gray."""
+    """The gray image under colours from `least` to `most`; NaN is left gray."""
     from PIL import Image
 
     gray = picture.convert("L").convert("RGB")
     share, last = np.clip((heated - least) / (most - least), 0, 1), len(shades) - 1
     coloured = shades.astype(np.uint8)[np.nan_to_num(np.round(last * share)).astype(np.uint8)]
-    # The picture keeps its contrast as light and shade of the colour, so that colours stay those of the bar.
+    # The image keeps its contrast as light and shade, so that colours stay those of the bar.
     mixed = Image.blend(gray, Image.fromarray(coloured), _STRENGTH)
     seen = Image.fromarray(~np.isnan(heated))
     return Image.composite(mixed, gray.point(lambda shade: 0.6 * shade), seen)
@@ -218,8 +216,8 @@ def _is_grid(
     starts = [start for start, _ in columns], [start for start, _ in rows]
     return all(
         end <= start + 1e-3
-        for one, other in zip(ends, starts, strict=True)
-        for end, start in zip(one, other[1:], strict=False)
+        for axis_ends, axis_starts in zip(ends, starts, strict=True)
+        for end, start in zip(axis_ends, axis_starts[1:], strict=False)
     )
 
 
@@ -231,12 +229,12 @@ def _laid_over(
     least = min(areas)
     whole, seen = np.zeros((height, width)), np.zeros((height, width), dtype=bool)
     for (left, top, right, bottom), score, area in zip(boxes, scores, areas, strict=True):
-        place = (
+        region = (
             slice(round(top), max(round(bottom), round(top) + 1)),
             slice(round(left), max(round(right), round(left) + 1)),
         )
-        whole[place] += score * least / area
-        seen[place] = True
+        whole[region] += score * least / area
+        seen[region] = True
     return np.where(seen, whole, np.nan)
 
 
@@ -267,7 +265,7 @@ def _membership(lines: Sequence[tuple[float, float]], length: int) -> Array:
 _WIDTH = 2.4
 """Inches of one panel."""
 _PIXELS = 480
-"""The longer side of the copy that a panel shows: more is not seen at that size."""
+"""The longer side of the copy in a panel."""
 
 
 def image_panels(
@@ -280,7 +278,7 @@ def image_panels(
     colours: str = "viridis",
     smooth: bool = True,
 ) -> Figure:
-    """The picture, and beside it what each method and reference says; each has its own scale, from 0 to its highest."""
+    """The image next to the overlay of each method, each on its own scale from 0 to its highest."""
     names = list(explanation.methods) if methods is None else list(methods)
     scores = [explanation.scores(name, layer, head) for name in names]
     at = (explanation.layers or (1,))[-1] if layer is None else layer
@@ -296,8 +294,7 @@ def image_panels(
         for score, most, both in zip(scores, highest, signed, strict=True)
     ]
     figure = sheet([picture, *pictures], [f"image\n{_answer(explanation)}", *captions], colours, None, signed=signed)
-    said = judgement(explanation, explanation.methods[0], None)
-    figure.supxlabel(fill(said, round(14 * figure.get_size_inches()[0])), fontsize=8, color="#55585f", **VERBATIM)
+    figure_caption(figure, judgement(explanation, explanation.methods[0], None))
     return figure
 
 
@@ -310,7 +307,7 @@ def plot_image(
     ax: Axes | None = None,
     image: Any = None,
 ) -> Axes | Figure:
-    """The overlay of one method in some axes; where neither is named, all panels."""
+    """The overlay of one method in some axes; without method and axes all panels."""
     if method is None and ax is None:
         return image_panels(explanation, layer=layer, head=head, image=image)
     name = chosen_method(explanation, method, layer, head)
@@ -326,7 +323,7 @@ def plot_image(
 
 
 def _answer(explanation: Explanation) -> str:
-    """The prediction, and in another line the target where it is another."""
+    """The prediction, and on another line the target where it differs."""
     prediction = explanation.prediction
     if prediction is None:
         return " "
@@ -345,7 +342,6 @@ def layer_strip(
 ) -> Figure:
     """One method at every layer, from the input on, on one scale."""
     name = layered_method(explanation, method)
-    explanation[name]  # a reference has no layers
     rows = [explanation.scores(name, layer, head) for layer in explanation.layers]
     most = max(highest_score(explanation, row) for row in rows)
     picture = small(picture_of(explanation, image))
@@ -385,7 +381,7 @@ def sheet(
     columns = min(len(pictures), 6) if columns is None else columns
     rows = -(-len(pictures) // columns)
     width, height = pictures[0].size
-    # A panorama or a tower must not make a figure of slivers.
+    # Very wide or tall images keep a readable panel.
     high = _WIDTH * min(max(height / width, 0.4), 1.6)
     lines = 1 + max(title.count("\n") for title in titles)
     figure = Figure(figsize=(columns * _WIDTH + 0.6, rows * (high + 0.25 + 0.2 * lines)), layout="constrained")

@@ -1,4 +1,4 @@
-"""An explanation in a terminal with colours: words on a background that is the stronger the more they matter."""
+"""An explanation in a terminal with colours: words on backgrounds as strong as their scores."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from attnx.views.text import (
     notes,
     plain_layers,
     plain_row,
+    prediction_noun,
     row_name,
     seen_from,
-    what_is_said,
 )
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ on a light one."""
 
 
 def colour_map(*, signed: bool) -> Colormap:
-    """From nothing to the most; of what has a sign from the most against, through nothing, to the most for."""
+    """From 0 to the most; of signed scores from the most opposing through 0 to the most supporting."""
     return _both_ways() if signed else _one_way()
 
 
@@ -70,9 +70,10 @@ def _colormap(name: str, stops: Stops) -> Colormap:
 
 
 MOST_WORDS, MOST_WORDS_BY_LAYER = 240, 60
-"""Longer texts are shortened to their strongest words, and the view says so."""
+"""Longer texts are shortened to their strongest words, which the view notes."""
 
 _BAR, _WIDEST_WORD = 24, 30
+_SIGNS = {None: "", "for": " supports", "against": " opposes"}
 
 _FEW_FOR = ("black on white", "black on bright_yellow", "black on yellow", "bright_white on red")
 _FEW_AGAINST = ("black on white", "black on bright_cyan", "black on cyan", "bright_white on blue")
@@ -108,19 +109,19 @@ def show(
 def coloured(
     explanation: Explanation, names: Sequence[str] = (), layer: int | None = None, *, content_only: bool = False
 ) -> RenderableType:
-    """The verdict, the text in the colours of each method and reference, the best words, and what to beware of."""
+    """The summary, the text in the colours of each method, the best words, and cautions."""
     chosen = list(names) or list(explanation.methods)
     main = chosen[0]
     rows = named_rows(explanation, chosen, layer, content_only=content_only).shortened(MOST_WORDS)
     most = float(abs(rows.scores).max(initial=0))
-    what, scale = row_name(explanation, main, layer), written(most, places(most))
+    title, scale = row_name(explanation, main, layer), written(most, places(most))
     if len(chosen) > 1:
         at = (explanation.layers or (1,))[-1] if layer is None else layer
-        what, scale = f"relevance at layer {at}, {seen_from(explanation)}", "the most in its row"
+        title, scale = f"relevance at layer {at}, {seen_from(explanation)}", "the most in its row"
     others = [judgement(explanation, name, layer, with_input=False) for name in chosen if name != main]
     remarks = [rows.note, *others, *cautions(explanation, chosen, layer)]
     return Group(
-        *_headline(explanation, what, judgement(explanation, main, layer)),
+        *_headline(explanation, title, judgement(explanation, main, layer)),
         HeatText(rows),
         Text(),
         Legend(scale, signed=any(explanation.attributions[name].signed for name in chosen)),
@@ -181,21 +182,21 @@ class HeatText:
 
 @dataclass(frozen=True)
 class Legend:
-    """The colours from 0 to the most, with what the most is; on both sides of 0 where something speaks against."""
+    """The colours from 0 to the most; of signed scores on both sides of 0."""
 
     most: str
     signed: bool = False
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        line = Text.assemble(("against " if self.signed else "0 ", "dim"))
+        line = Text.assemble(("opposes " if self.signed else "0 ", "dim"))
         for step in range(-8, 9, 2) if self.signed else range(9):
             line.append("   ", style=shade(step / 8, console.color_system))
-        yield line.append(f" {'for · ' if self.signed else ''}{self.most}", style="dim")
+        yield line.append(f" {'supports · ' if self.signed else ''}{self.most}", style="dim")
 
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """One line a word, with its position: a word may occur twice. The bars shrink with the terminal."""
+    """One line a word, with its position, since a word may occur twice. The bars shrink with the terminal."""
 
     method: str
     words: tuple[WordScore, ...]
@@ -208,17 +209,17 @@ class ScoreTable:
         column = max(len(self.method), 6)
         head = f"position  {self.unit:<{width}}  {self.method:>{column}}"
         yield Text(head, style="dim")
-        spoken = max((len(f" {word.speaks}") for word in self.words if word.speaks), default=0)
-        bar = min(_BAR, options.max_width - len(head) - 2 - spoken)
+        signs = [_SIGNS[word.speaks] for word in self.words]
+        bar = min(_BAR, options.max_width - len(head) - 2 - max(map(len, signs), default=0))
         scores = [word.score for word in self.words]
         most, decimals = max(map(abs, scores), default=0.0), places(scores, self.exact)
-        for word, text in zip(self.words, texts, strict=True):
+        for word, text, sign in zip(self.words, texts, signs, strict=True):
             share = abs(word.score) / most if most > 0 else 0.0
             yield Text.assemble(
                 (f"{word.positions[0]:>8}", "dim"),
                 f"  {isolated(text)}{' ' * (width - cell_len(text))}  {written(word.score, decimals):>{column}}  ",
                 ("━" * round(bar * share), FOR if word.score >= 0 else AGAINST),
-                (f" {word.speaks}" if word.speaks else "", "dim"),
+                (sign, "dim"),
             )
 
 
@@ -257,17 +258,21 @@ def shade(share: float, colours: str | None = None) -> str:
     return f"{ink} on #{''.join(f'{index:02x}' for index in background)}"
 
 
-def _headline(explanation: Explanation, what: str, verdict: str) -> list[Text]:
+def _headline(explanation: Explanation, title: str, summary: str) -> list[Text]:
     prediction, predicted = explanation.prediction, []
     if prediction is not None:
-        predicted = [(f"{what_is_said(explanation)} ", "dim"), (printable(prediction.answer), "bold"), (" · ", "dim")]
+        predicted = [
+            (f"{prediction_noun(explanation)} ", "dim"),
+            (printable(prediction.answer), "bold"),
+            (" · ", "dim"),
+        ]
     if prediction is not None and prediction.target is not None:
         predicted += [("target ", "dim"), (printable(prediction.target), "bold"), (" · ", "dim")]
-    return [Text(), Text.assemble(*predicted, (what, "dim")), Text(verdict), Text()]
+    return [Text(), Text.assemble(*predicted, (title, "dim")), Text(summary), Text()]
 
 
 def _best(explanation: Explanation, name: str, layer: int | None, *, content_only: bool) -> tuple[WordScore, ...]:
-    """The words that matter most, and of signed scores also the one that speaks most against."""
+    """The words with the highest scores, and of signed scores also the most opposing one."""
     best = explanation.top(5, name, layer, content_only=content_only)
     every = explanation.by_word(name, layer, content_only=content_only)
     against = min((word for word in every if word.speaks == "against"), key=lambda word: word.score, default=None)
@@ -275,7 +280,7 @@ def _best(explanation: Explanation, name: str, layer: int | None, *, content_onl
 
 
 def _parts(explanation: Explanation, name: str, layer: int | None) -> list[RenderableType]:
-    """The parts that were named, all of them, in the order of the text."""
+    """All named parts in the order of the text."""
     if not explanation.spans:
         return []
     parts = tuple(explanation.by_span(name, layer))

@@ -17,12 +17,12 @@ from attnx.views.table import places, written
 Array = np.ndarray[Any, np.dtype[Any]]
 
 GAP = "⋯"
-"""Stands for words that were left out."""
+"""In place of words that were left out."""
 
 
 @dataclass(frozen=True, eq=False)
 class WordRows:
-    """`scores[row, word]`, and `shares`, the same between −1 and 1: how strongly each is to be shown."""
+    """`scores[row, word]`, and `shares`, the same between −1 and 1: how strongly each is shown."""
 
     labels: tuple[str, ...]
     words: tuple[str, ...]
@@ -34,52 +34,70 @@ class WordRows:
     """Where a second text begins."""
 
     def shortened(self, most: int) -> WordRows:
-        """The `most` words that are strongest in any row; a gap stands for each run of the others."""
+        """The `most` words that are strongest in any row, with a gap for each run of the others."""
         if len(self.words) <= most:
             return self
         kept = strongest(abs(self.shares).max(0), most)
-        places: list[int | None] = []
+        columns: list[int] = []  # −1 for a gap
         for index in range(len(self.words)):
             if index in kept:
-                places.append(index)
-            elif not places or places[-1] is not None:
-                places.append(None)
-        columns = [-1 if place is None else place for place in places]
-        seats = np.maximum.accumulate(columns)  # a gap stands in the text of what is before it
-        absent = np.array([place is None for place in places])
+                columns.append(index)
+            elif not columns or columns[-1] >= 0:
+                columns.append(-1)
+        gaps = np.array(columns) < 0
+        segments = [
+            max((start for start in self.starts if start <= index), default=0)
+            for index in np.maximum.accumulate(columns)
+        ]  # a gap is in the text of the word before it
         return WordRows(
             self.labels,
-            tuple(GAP if place is None else self.words[place] for place in places),
-            np.where(absent, 0, self.scores[:, columns]),
-            np.where(absent, 0, self.shares[:, columns]),
+            tuple(GAP if index < 0 else self.words[index] for index in columns),
+            np.where(gaps, 0, self.scores[:, columns]),
+            np.where(gaps, 0, self.shares[:, columns]),
             f"{reduction_note(most, len(self.words), 'words')}; {GAP} stands for the rest",
-            frozenset(_starts([max((start for start in self.starts if start <= index), default=0) for index in seats])),
+            frozenset(_starts(segments)),
         )
 
 
 def named_rows(
     explanation: Explanation, names: Sequence[str], layer: int | None = None, *, content_only: bool = False
 ) -> WordRows:
-    """A row for each method or reference, each on its own scale: they are of different size."""
-    rows = [[word.score for word in explanation.by_word(name, layer, content_only=content_only)] for name in names]
-    scores = np.array(rows, dtype=float).reshape(len(rows), -1)
-    shares = _shares(scores, abs(scores).max(-1, initial=0)[:, None])
-    return _word_rows(explanation, tuple(names), scores, shares, content_only=content_only)
+    """A row for each method, each on its own scale."""
+    labelled = [(name, name, layer) for name in names]
+    return _word_rows(explanation, labelled, one_scale=False, content_only=content_only)
 
 
 def layer_rows(explanation: Explanation, method: str, *, content_only: bool = False) -> WordRows:
     """A row for each layer with the last on top, all on one scale, as in the paper's Figures 2 and 3."""
-    layers = explanation.layers[::-1]
-    rows = [[word.score for word in explanation.by_word(method, layer, content_only=content_only)] for layer in layers]
+    labelled = [(f"layer {layer}", method, layer) for layer in explanation.layers[::-1]]
+    return _word_rows(explanation, labelled, one_scale=True, content_only=content_only)
+
+
+def _word_rows(
+    explanation: Explanation,
+    labelled: Sequence[tuple[str, str, int | None]],
+    *,
+    one_scale: bool,
+    content_only: bool,
+) -> WordRows:
+    rows = [
+        [word.score for word in explanation.by_word(method, layer, content_only=content_only)]
+        for _, method, layer in labelled
+    ]
     scores = np.array(rows, dtype=float).reshape(len(rows), -1)
-    labels = tuple(f"layer {layer}" for layer in layers)
-    return _word_rows(
-        explanation, labels, scores, _shares(scores, abs(scores).max(initial=0)), content_only=content_only
+    most = abs(scores).max(None if one_scale else -1, initial=0, keepdims=True)
+    words = explanation.content_words if content_only else explanation.words
+    return WordRows(
+        tuple(label for label, *_ in labelled),
+        tuple(printable(word.text) for word in words),
+        scores,
+        scores / np.where(most > 0, most, 1),
+        starts=frozenset(_starts([word.segment for word in words])),
     )
 
 
 def strongest(scores: Sequence[float] | Array, most: int) -> list[int]:
-    """Where the `most` largest scores stand, in the order of the input; of equals the earlier ones.
+    """Indices of the `most` largest scores, in the order of the input; of equal scores the earlier ones.
 
     >>> strongest([0.1, 0.4, 0.2, 0.4], 2)
     [1, 3]
@@ -89,58 +107,44 @@ def strongest(scores: Sequence[float] | Array, most: int) -> list[int]:
 
 
 def reduction_note(kept: int, count: int, things: str) -> str:
-    """A line that says what is missing; nothing when nothing is."""
+    """What was left out, if anything."""
     return f"the strongest {kept:,} of {count:,} {things}" if kept < count else ""
 
 
-def _word_rows(
-    explanation: Explanation, labels: tuple[str, ...], scores: Array, shares: Array, *, content_only: bool
-) -> WordRows:
-    words = explanation.content_words if content_only else explanation.words
-    starts = frozenset(_starts([word.segment for word in words]))
-    return WordRows(labels, tuple(printable(word.text) for word in words), scores, shares, starts=starts)
-
-
 def _starts(parts: Sequence[int]) -> list[int]:
-    """Where a part differs from the one before it."""
-    return [place for place in range(1, len(parts)) if parts[place] != parts[place - 1]]
-
-
-def _shares(scores: Array, most: Any) -> Array:
-    shares: Array = scores / np.where(most > 0, most, 1)
-    return shares
+    """Indices at which a new part begins."""
+    return [index for index in range(1, len(parts)) if parts[index] != parts[index - 1]]
 
 
 BAR = 24
 FOR_BAR, AGAINST_BAR = "█", "▒"
 SECOND_TEXT = "———"
-"""Stands between the two texts of a pair."""
+"""Separates the two texts of a pair."""
 PARTS = "parts of the text, each the sum over its tokens:"
-"""Stands before those that the caller named."""
 
 
 def plain(
     explanation: Explanation, method: str | None = None, layer: int | None = None, *, content_only: bool = False
 ) -> str:
-    """The verdict, one line a word, and what is to be known of how the input was read."""
+    """The summary, one line a word, and the notes on the input."""
     return "\n".join([plain_row(explanation, method, layer, content_only=content_only), *notes(explanation)])
 
 
 def plain_row(
     explanation: Explanation, method: str | None = None, layer: int | None = None, *, content_only: bool = False
 ) -> str:
-    """The verdict, and one line a word: its score and a bar, of another kind where the word speaks against."""
+    """The summary, and one line a word: its score and a bar, of another kind for words that oppose the target."""
     name = chosen_method(explanation, method, layer)
     rows = named_rows(explanation, [name], layer, content_only=content_only)
-    exact = explanation.attributions[name].precision
+    precision = explanation.attributions[name].precision
     lines = [answered(explanation) + row_name(explanation, name, layer), judgement(explanation, name, layer)]
-    for place, bar in enumerate(_bars(rows.words, rows.scores[0].tolist(), exact)):
-        lines += [SECOND_TEXT] if place in rows.starts else []
+    for index, bar in enumerate(bar_lines(rows.words, rows.scores[0].tolist(), precision)):
+        lines += [SECOND_TEXT] if index in rows.starts else []
         lines.append(bar)
     if explanation.spans:
         parts = explanation.by_span(name, layer)
         lines.append(PARTS)
-        lines += _bars(tuple(printable(part.text) for part in parts), [part.score for part in parts], exact)
+        lines += bar_lines(tuple(printable(part.text) for part in parts), [part.score for part in parts], precision)
     lines += [f"{FOR_BAR} supports {_target(explanation)}, {AGAINST_BAR} opposes it"] * (
         explanation.attributions[name].signed
     )
@@ -149,12 +153,12 @@ def plain_row(
 
 def _target(explanation: Explanation) -> str:
     prediction = explanation.prediction
-    return "the answer" if prediction is None or prediction.target is None else printable(prediction.contrast)
+    return "the prediction" if prediction is None or prediction.target is None else printable(prediction.contrast)
 
 
-def _bars(labels: tuple[str, ...], scores: Sequence[float], exact: int | None) -> list[str]:
+def bar_lines(labels: Sequence[str], scores: Sequence[float], precision: int | None) -> list[str]:
     """A line each: the label, its score, and a bar."""
-    decimals, most = places(scores, exact), max(map(abs, scores), default=0.0)
+    decimals, most = places(scores, precision), max(map(abs, scores), default=0.0)
     numbers = [written(score, decimals) for score in scores]
     width = max(map(len, numbers), default=0)
     bars = [
@@ -166,20 +170,20 @@ def _bars(labels: tuple[str, ...], scores: Sequence[float], exact: int | None) -
 
 
 def judgement(explanation: Explanation, name: str, layer: int | None = None, *, with_input: bool = True) -> str:
-    """The weightiest remarks on a row, behind its name; what is of the input need be said but once."""
-    said = explanation.remarks(name, layer)
-    return printable(f"{name}: {line(one for one in said if with_input or not one.of_input)}")
+    """The main warnings on a row after its method; those on the input are shown only once."""
+    warnings = explanation.remarks(name, layer)
+    return printable(f"{name}: {line(warning for warning in warnings if with_input or not warning.of_input)}")
 
 
 def notes(explanation: Explanation) -> list[str]:
-    """What is to be known of how the input was read; of no view left out."""
+    """The notes on the input, which every view shows."""
     return [f"note: {printable(note)}" for note in explanation.notes]
 
 
 def plain_layers(
     explanation: Explanation, method: str | None = None, width: int | None = None, *, content_only: bool = False
 ) -> str:
-    """One line a word, one column a layer; what is wider than `width` goes on below."""
+    """One line a word, one column a layer; layers beyond `width` follow below."""
     name = layered_method(explanation, method)
     rows = layer_rows(explanation, name, content_only=content_only)
     first, *words = _column(("layer", *rows.words))
@@ -209,8 +213,8 @@ def answer(explanation: Explanation) -> str:
     return printable(f"{prediction.answer}{target}")
 
 
-def what_is_said(explanation: Explanation) -> str:
-    """What the answer is: a class or token that is predicted, one of several labels that may all hold, or a value."""
+def prediction_noun(explanation: Explanation) -> str:
+    """What is predicted: a class, a token, a label of several, or a value."""
     return explanation.prediction.noun if explanation.prediction else ""
 
 
@@ -229,65 +233,63 @@ def row_name(explanation: Explanation, method: str | None, layer: int | None, he
 
 
 def cautions(explanation: Explanation, names: Sequence[str], layer: int | None = None) -> list[str]:
-    """What the words do not show: the share of special tokens, ties, and which rows are no attention."""
-    measured = [name for name in names if explanation.attributions[name].layers is None]
-    blanked = partial(blanked_name, explanation.provenance)
+    """What the words do not show: the share of special tokens, ties, and which rows are not attention."""
+    whole_model = [name for name in names if explanation.attributions[name].layers is None]
+    baseline = partial(with_baseline, explanation.provenance)
     rows = {name: explanation.row(name, layer) for name in names}
     special = {name: row.special_share for name, row in rows.items() if not row.measured}
     punctuation = {name: row.punctuation_share for name, row in rows.items()}
     ties = {name: row.tied for name, row in rows.items() if not row.measured}
     return [
-        *(streams_line(explanation, name, layer) for name in names if explanation.sequences),
-        *_held("special tokens", special),
-        *_held("punctuation", punctuation),
+        *(sequence_line(explanation, name, layer) for name in names if explanation.sequences),
+        *_received("special tokens", special),
+        *_received("punctuation", punctuation),
         *(
             f"{tied:.0%} of the positions tie in {name}: their order means nothing"
             for name, tied in ties.items()
             if tied
         ),
-        *([f"measured on the model, not attention: {', '.join(map(blanked, measured))}"] if measured else []),
+        *([f"measured on the model, not attention: {', '.join(map(baseline, whole_model))}"] if whole_model else []),
         *(f"{name}: {printable(account)}" for name, account in accounts(explanation, names)),
     ]
 
 
-def streams_line(explanation: Explanation, name: str, layer: int | None = None) -> str:
-    """How much of a row is from the source of an encoder–decoder, and how much from what it has written; or from a text
-    and a picture."""
+def sequence_line(explanation: Explanation, name: str, layer: int | None = None) -> str:
+    """The shares of source and output of an encoder–decoder in a row, or of a text and an image."""
     shares = explanation.sequence_shares(name, layer)
-    told = ", ".join(f"{share:.0%} from the {sequence}" for sequence, share in shares.items())
+    listed = ", ".join(f"{share:.0%} from the {sequence}" for sequence, share in shares.items())
     if not explanation.split_by_residual(name, layer):
-        return f"{name}: {told}" + (" so far" if "output" in shares else "")
-    fixed = (
-        "for one level reads one stream"
+        return f"{name}: {listed}" + (" so far" if "output" in shares else "")
+    reason = (
+        "because one attention block reads one sequence"
         if explanation.attributions[name].single_layer
-        else "by the share of the residual"
+        else "set by the residual alone"
     )
-    return f"{name}: {told} so far, {fixed}, whatever the text"
+    return f"{name}: {listed} so far, {reason}, for any text"
 
 
-def blanked_name(provenance: Mapping[str, Any], reference: str) -> str:
-    """A reference, and with what it blanks if it does: another blank gives other numbers."""
-    baseline = provenance.get("methods", {}).get(reference, {}).get("baseline")
-    return reference if baseline is None else f"{reference} (blanked with {printable(str(baseline))})"
+def with_baseline(provenance: Mapping[str, Any], method: str) -> str:
+    """A method with its baseline, if it has one: another baseline gives other numbers."""
+    baseline = provenance.get("methods", {}).get(method, {}).get("baseline")
+    return method if baseline is None else f"{method} (blanked with {printable(str(baseline))})"
 
 
-def _held(what: str, shares: Mapping[str, float]) -> list[str]:
-    """What share of each row something holds, where it holds any."""
-    held = [f"{share:.0%} of {name}" for name, share in shares.items()]
-    return [f"{what} hold{'s' if what[-1] != 's' else ''} {', '.join(held)}"] if any(shares.values()) else []
+def _received(noun: str, shares: Mapping[str, float]) -> list[str]:
+    listed = ", ".join(f"{share:.0%} of {name}" for name, share in shares.items())
+    return [f"{noun} receive{'s' * (noun[-1] != 's')} {listed}"] if any(shares.values()) else []
 
 
 def accounts(explanation: Explanation, names: Sequence[str]) -> list[tuple[str, str]]:
-    """What the scores of a reference or a method add up to, where it says so."""
+    """What the scores of a method add up to, where it reports that."""
     facts = {name: explanation.attributions[name].diagnostics for name in names}
     return [(name, str(facts[name]["account"])) for name in names if "account" in facts[name]]
 
 
-def _column(words: tuple[str, ...]) -> list[str]:
+def _column(words: Sequence[str]) -> list[str]:
     """Words padded to the widest, in the cells of a terminal."""
     width = max(map(cell_len, words), default=0)
     return [isolated(word) + " " * (width - cell_len(word)) for word in words]
 
 
 def answered(explanation: Explanation) -> str:
-    return f"{what_is_said(explanation)}: {answer(explanation)} · " if explanation.prediction else ""
+    return f"{prediction_noun(explanation)}: {answer(explanation)} · " if explanation.prediction else ""

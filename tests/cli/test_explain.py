@@ -316,7 +316,7 @@ def test_an_encoder_decoder_goes_on_from_what_it_has_written(monkeypatch, capsys
     assert not stopped.value.code
     out = capsys.readouterr().out
     assert "prediction: 03" in out
-    assert "raw: 100% from the source, 0% from the output so far, for one level reads one stream" in out
+    assert "raw: 100% from the source, 0% from the output so far, because one attention block reads one sequence" in out
 
 
 @pytest.mark.parametrize(

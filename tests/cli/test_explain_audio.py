@@ -38,7 +38,7 @@ def test_stretches_are_told_drawn_and_written_to_a_page(explain, saved, tmp_path
     asked = ("--reference", "lrp", "--output", picture, "--html", page)
     code, told, _ = explain("--audio", saved / "a.wav", "--model", saved, *asked)
     assert code == 0
-    assert "best 10 of 12 stretches of time" in told
+    assert "strongest 10 of 12 segments" in told
     assert picture.stat().st_size > 1_000
     assert "data:image/png" in page.read_text()
 

@@ -47,7 +47,7 @@ def test_the_overlay_is_that_of_python(saved, photo, tmp_path, monkeypatch, caps
     expected = attnx.explain(model, hf.ViTImageProcessor.from_pretrained(saved), photo)
     assert np.array_equal(np.asarray(Image.open(output)), np.asarray(expected.overlay()))
     assert out == f"{expected}\n"
-    assert "best 10 of 16 patches" in out
+    assert "strongest 10 of 16 patches" in out
 
 
 def test_several_methods_stand_side_by_side(saved, photo, tmp_path, monkeypatch, capsys):

@@ -83,4 +83,4 @@ def test_the_embedded_encoder_decoder_is_called_by_its_name(monkeypatch, capsys,
     assert run(monkeypatch, "the third of march 1998", "--model", "dates") == 0
     out = capsys.readouterr().out
     assert [line.split()[0] for line in out.splitlines() if "  p " in line] == ["'1998'", "'03'", "'03'", "'<eos>'"]
-    assert "% what is from the source" in out
+    assert "% the share of the source" in out

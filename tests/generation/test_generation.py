@@ -204,7 +204,7 @@ def test_bad_questions_say_what_to_change():
         ask(do_sample=True, top_k=-1)
     with pytest.raises(InputError, match="max_length cannot be set here"):
         ask(max_length=30)
-    with pytest.raises(InputError, match="do_sample steers generation, but a continuation is given"):
+    with pytest.raises(InputError, match="do_sample needs the model to generate"):
         ask(continuation=" is", do_sample=True)
     with pytest.raises(InputError, match="neither empty"):
         ask(continuation="")
@@ -227,7 +227,7 @@ def test_a_generation_can_be_read_and_kept(generation):
     assert repr(generation).startswith(
         "GenerationExplanation(14 tokens of prompt, 5 generated, lrp, rollout, raw, flow"
     )
-    with pytest.raises(ChoiceError, match="step 5 asked, 5 tokens"):
+    with pytest.raises(ChoiceError, match="step 5 was requested, but 5 tokens"):
         generation.step(5)
     with pytest.raises(ChoiceError, match="did you mean 'rollout'"):
         generation["rolout"]

@@ -11,7 +11,7 @@ from attnx.demo_models.picture_question import COLOURS, GRID, generate, load_dem
 from attnx.demo_models.recall import load_demo as load_recall
 from attnx.errors import ChoiceError, InputError
 from attnx.generation import GenerationExplanation
-from attnx.generation.view import of_word
+from attnx.generation.result import word_row
 
 
 @pytest.fixture(scope="module")
@@ -81,11 +81,11 @@ def test_it_is_saved_and_loaded_without_the_picture(written, tmp_path):
 
 
 def test_the_page_has_the_picture_and_its_boxes(written):
-    from attnx.generation.view import _text
+    from attnx.generation.result import _text
 
     data = _text(written[1], 1)
-    assert data["picture"]["url"].startswith("data:image/jpeg;base64,")
-    assert sum(box is not None for box in data["picture"]["boxes"]) >= GRID**2
+    assert data["image"]["url"].startswith("data:image/jpeg;base64,")
+    assert sum(box is not None for box in data["image"]["boxes"]) >= GRID**2
 
 
 def test_a_sheet_has_an_overlay_for_each_written_word(written):
@@ -102,7 +102,7 @@ def test_a_sheet_has_an_overlay_for_each_written_word(written):
     scale = shades.shape[1] / asked.image.size[0]
     left, top, right, bottom = (round(edge * scale) for edge in best.box)
     assert warmth[top:bottom, left:right].mean() > warmth.mean() + 40
-    assert "from the picture" in panels[0].get_title()
+    assert "from the image" in panels[0].get_title()
     assert not np.array_equal(shades, np.asarray(panels[0].images[0].get_array()))
 
 
@@ -114,17 +114,17 @@ def test_a_sheet_can_be_of_some_words_at_a_layer_and_says_what_it_lacks(written,
     assert loaded.plot_overlays(image=asked.image).axes
     with pytest.raises(InputError, match="files do not keep it; pass it again, image="):
         loaded.plot_overlays()
-    with pytest.raises(ChoiceError, match=r"words \[7\] asked, 3 were written: give numbers from 0 to 2"):
+    with pytest.raises(ChoiceError, match=r"words \[7\] were requested, but 3 were generated"):
         g.plot_overlays(words=[7])
     recall, tokenizer = load_recall()
     alone = attnx.explain_generation(recall, tokenizer, "k3 v7 k1", continuation=" v2", methods="rollout")
-    with pytest.raises(InputError, match="was not written about a picture"):
+    with pytest.raises(InputError, match="the prompt has no image"):
         alone.plot_overlays()
 
 
 def test_a_word_of_several_tokens_shows_the_mean_of_their_rows(written):
     _, g = written
     both = Word(0, "isblue", (g.prompt_length + 1, g.prompt_length + 2))
-    step, scores = of_word(g, both, "rollout", None)
+    step, scores = word_row(g, both, "rollout", None)
     np.testing.assert_allclose(scores, (g["rollout"][1] + g["rollout"][2])[: len(scores)] / 2)
     assert step.prediction.label == g.generated[2]

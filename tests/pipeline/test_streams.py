@@ -92,7 +92,7 @@ def test_shares_tell_how_much_is_from_each_stream():
     assert not e.split_by_residual("alti")
     assert e.shares == e.sequence_shares("alti")
     assert sum(e.shares.values()) == pytest.approx(1)
-    assert "rollout: 75% from the source, 25% from the output so far, by the share of the residual" in e.to_text()
+    assert "rollout: 75% from the source, 25% from the output so far, set by the residual alone" in e.to_text()
     shown = attnx.explain(*load_demo(), SOURCE, target_text=TARGET)
     assert "lrp: 89% from the source" in shown.to_text()
     assert attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key").shares == {}
@@ -359,7 +359,7 @@ def test_each_token_that_is_generated_is_explained_over_both_streams():
     assert g.generated == ("1998", "03", "03", "<eos>")
     assert (g.front, g.prompt_length) == (("source", 8), 9)
     assert [g.step(number).top(1)[0].text for number in range(3)] == ["1998", "march", "third"]
-    assert "% what is from the source" in g.to_text()
+    assert "% the share of the source" in g.to_text()
     assert attnx.GenerationExplanation.from_json(g.to_json()) == g
 
 

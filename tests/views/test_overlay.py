@@ -125,7 +125,7 @@ def test_a_loaded_explanation_takes_the_picture_again(explanation, tmp_path):
     assert (tmp_path / "e.safetensors").stat().st_size < 20_000
     with pytest.raises(InputError, match="pass it again, image="):
         loaded.overlay()
-    with pytest.raises(InputError, match="it was 120 × 80 pixels, this one is 80 × 120"):
+    with pytest.raises(InputError, match="it has 120 × 80 pixels, this one 80 × 120"):
         loaded.overlay(image=photo(80, 120))
     assert loaded.overlay(image=photo()).tobytes() == explanation.overlay().tobytes()
     for again, first in (
@@ -141,7 +141,7 @@ def test_a_loaded_explanation_takes_the_picture_again(explanation, tmp_path):
 
 def test_a_text_has_no_overlay():
     text = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key")
-    with pytest.raises(InputError, match="no explanation of an image"):
+    with pytest.raises(InputError, match="not of an image"):
         text.overlay()
 
 

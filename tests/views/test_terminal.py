@@ -69,12 +69,12 @@ def test_a_reference_is_a_row_beside_the_methods():
 def test_what_speaks_against_is_blue():
     text = shown(coloured(signed(-0.3, 0.1)))
     assert "48;2;22;96;160m word0 " in text
-    assert "against" in text
-    assert "against" not in shown(coloured(with_reference(0.3, 0.1)))
+    assert "opposes" in text
+    assert "opposes" not in shown(coloured(with_reference(0.3, 0.1)))
 
 
-def test_the_legend_of_a_signed_row_has_both_sides_though_nothing_speaks_against():
-    assert "against" in shown(coloured(signed(0.3, 0.1)))
+def test_the_legend_of_a_signed_row_has_both_sides_though_nothing_opposes():
+    assert "opposes" in shown(coloured(signed(0.3, 0.1)))
 
 
 def signed(*scores):
@@ -85,8 +85,8 @@ def test_the_best_words_say_for_or_against_and_the_strongest_against_is_among_th
     one = signed(0.3, 0.1, 0.2, 0.25, 0.15, -0.4, -0.1)
     assert [(word.text, word.speaks) for word in one.top(2)] == [("word0", "for"), ("word3", "for")]
     text = without_colours(shown(coloured(one)))
-    assert re.search(r"word0 +0\.300  ━+ for", text)
-    assert re.search(r"word5 +-0\.400  ━+ against", text)
+    assert re.search(r"word0 +0\.300  ━+ supports", text)
+    assert re.search(r"word5 +-0\.400  ━+ opposes", text)
     assert {word.speaks for word in one.top(3, "rollout")} == {None}
 
 
@@ -94,7 +94,7 @@ def test_in_plain_text_bars_are_of_two_kinds_with_a_legend():
     text = str(signed(0.2, -0.4))
     assert re.search(r"word0 +0\.200  █+$", text, re.MULTILINE)
     assert re.search(r"word1 +-0\.400  ▒+$", text, re.MULTILINE)
-    assert "█ supports the answer, ▒ opposes it" in text
+    assert "█ supports the prediction, ▒ opposes it" in text
     assert "▒" not in plain(signed(0.2, -0.4), "rollout")
 
 
@@ -153,7 +153,7 @@ def test_content_alone_leaves_punctuation_out_and_says_its_share():
     assert [word.text for word in one.top(3, content_only=True)] == ["key", "to"]
     text = plain(one, content_only=True)
     assert not re.search(r"^,", text, re.MULTILINE)
-    assert "punctuation holds 20% of rollout" in text
+    assert "punctuation receives 20% of rollout" in text
     assert re.search(r"rollout +key  to ", without_colours(shown(coloured(one, content_only=True))))
 
 
@@ -167,7 +167,7 @@ def test_layers_are_rows_with_the_last_on_top():
 
 
 def test_special_tokens_are_told_apart():
-    assert "special tokens hold 50% of rollout" in plain(explanation("key", "to"))
+    assert "special tokens receive 50% of rollout" in plain(explanation("key", "to"))
     assert "[CLS]" not in plain(explanation("key")).splitlines()[2]
 
 

@@ -55,12 +55,12 @@ def test_the_table_has_the_best_stretch_with_its_time(explanation):
     start, end = explanation.positions[best.positions[0]].time
     lines = str(explanation).splitlines()
     assert any(line.startswith(f"{start:7.3f} to {end:7.3f}") for line in lines)
-    assert "stretches of time" in str(explanation)
+    assert " segments, in seconds" in str(explanation)
 
 
 def test_the_page_has_a_box_for_each_stretch_and_no_player_unless_asked(explanation):
     page = attnx.to_html(explanation)
-    picture = page_data(page)["text"]["results"][0]["picture"]
+    picture = page_data(page)["text"]["results"][0]["image"]
     boxes = [box for box in picture["boxes"] if box]
     assert len(boxes) == len([one for one in explanation.positions if one.time])
     assert max(box[2] for box in boxes) == pytest.approx(960)
@@ -71,7 +71,7 @@ def test_the_page_has_a_box_for_each_stretch_and_no_player_unless_asked(explanat
 def test_the_player_holds_the_sound_that_was_explained(explanation):
     page = attnx.to_html(explanation, player=True)
     assert "media-src data:" in page
-    written = b64decode(page_data(page)["text"]["results"][0]["picture"]["player"].partition(",")[2])
+    written = b64decode(page_data(page)["text"]["results"][0]["image"]["player"].partition(",")[2])
     samples = np.frombuffer(written[44:], "<i2") / 32_767
     np.testing.assert_allclose(samples, explanation.audio.samples, atol=1e-4)
 
@@ -82,7 +82,7 @@ def test_a_saved_explanation_has_times_and_no_sound(explanation, tmp_path):
     assert loaded.audio is None
     assert [one.time for one in loaded.positions] == [one.time for one in explanation.positions]
     assert [one.band for one in loaded.positions] == [one.band for one in explanation.positions]
-    assert "the sound is not in this page" in attnx.to_html(loaded)
+    assert "the audio is not in this page" in attnx.to_html(loaded)
     assert len(loaded.plot().axes) == 4
 
 

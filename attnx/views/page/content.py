@@ -1,4 +1,4 @@
-"""A sound in a page: its wave or spectrum as a picture, with the box of each stretch of time, and its player."""
+"""The data of a page: what its scripts read of each explanation, within a size limit; its tables, images and audio."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from attnx.results import (
     rank_correlation,
     unlayered,
 )
-from attnx.views.audio import banded, envelope, spectrum, written_words
+from attnx.views.audio import banded, envelope, spectrum, transcribed_words
 from attnx.views.table import TextBlock
 
 if TYPE_CHECKING:
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, np.dtype[Any]]
 
 ROW_BYTES = 1_400_000
-"""For the rows of all results in a page; with the maps it stays below 3 MB."""
+"""For the rows of all results in a page, which with the matrices stays below 3 MB."""
 MAP_BYTES = 1_200_000
 FEWEST_EDGES = 4
-"""A map with fewer weights in each row would mislead; then there is none."""
+"""A matrix with fewer weights per row would mislead and is left out."""
 _BYTES_A_WEIGHT, _BYTES_WITH_PLACE = 4 * 4 / 3, 6 * 4 / 3
 """Base64 makes four bytes of three."""
 
@@ -48,7 +48,7 @@ def kept_layers(layers: int, bytes_a_layer: float, results: int) -> list[int]:
 
 
 def kept_edges(rows: int, length: int, room: float) -> int:
-    """How many weights of each row there is room for in so many bytes: all, the strongest few, or none."""
+    """How many weights of each row fit into so many bytes: all, the strongest few, or none."""
     if rows * length * _BYTES_A_WEIGHT <= room:
         return length
     count = int(room / rows / _BYTES_WITH_PLACE)
@@ -56,7 +56,7 @@ def kept_edges(rows: int, length: int, room: float) -> int:
 
 
 def kept_layers_and_edges(layers: int, rows: int, length: int, room: float) -> tuple[list[int], int]:
-    """The same where layers may go as well: the few weights of a row that do not mislead, in as many as fit."""
+    """The same where layers may be left out as well: the fewest weights per row, in as many layers as fit."""
     edges = kept_edges(layers * rows, length, room)
     if edges:
         return list(range(layers)), edges
@@ -65,26 +65,26 @@ def kept_layers_and_edges(layers: int, rows: int, length: int, room: float) -> t
 
 
 def spread(layers: int, count: int) -> list[int]:
-    """So many indices of layers, evenly from the last to the first."""
+    """Indices of so many layers, evenly from the last to the first."""
     return sorted({round(index) for index in np.linspace(layers - 1, 0, count)})
 
 
 def strongest(scores: Array, count: int) -> dict[str, str | None]:
-    """The `count` largest in size of each row of layer × query × input, as base64 of float32 and of their places."""
+    """The `count` largest in size of each row of layer × query × input, as base64 of float32 and of their indices."""
     if count == scores.shape[-1]:
-        return {"values": packed(scores, "<f4"), "places": None}
-    places = _places(scores, count)
-    return {"values": packed(np.take_along_axis(scores, places, -1), "<f4"), "places": packed(places, "<u2")}
+        return {"values": packed(scores, "<f4"), "indices": None}
+    indices = _largest(scores, count)
+    return {"values": packed(np.take_along_axis(scores, indices, -1), "<f4"), "indices": packed(indices, "<u2")}
 
 
 def share_of_strongest(scores: Array, count: int) -> float:
-    """What they hold of the whole, by size."""
+    """Their share of the whole, by size."""
     sizes = np.abs(scores)
-    return float(np.take_along_axis(sizes, _places(scores, count), -1).sum() / max(sizes.sum(), 1e-12))
+    return float(np.take_along_axis(sizes, _largest(scores, count), -1).sum() / max(sizes.sum(), 1e-12))
 
 
-def _places(scores: Array, count: int) -> Array:
-    """Where the largest in size stand, in the order of the input."""
+def _largest(scores: Array, count: int) -> Array:
+    """Indices of the largest in size, in the order of the input."""
     beyond = scores.shape[-1] - count
     return np.sort(np.argpartition(np.abs(scores), beyond, axis=-1)[..., beyond:], axis=-1)
 
@@ -103,7 +103,7 @@ _BYTES_A_NUMBER, _BYTES_A_PACKED = 12, 5.4
 
 
 def content(explanations: Sequence[Explanation]) -> list[dict[str, Any]]:
-    """What the scripts of the page read of each result."""
+    """What the page's scripts read of each explanation."""
     return [_result(explanation, len(explanations)) for explanation in explanations]
 
 
@@ -119,9 +119,9 @@ def _result(explanation: Explanation, results: int) -> dict[str, Any]:
         notes.append(f"{len(kept)} of {count} layers are in this page: {', '.join(map(str, layers))}")
     maps = _maps(explanation, kept, results, notes)
     if explanation.image_size is not None and explanation.image is None:
-        notes.append("the picture is not in this page: files do not keep it; explain it again to see it")
+        notes.append("the image is not in this page: files do not keep it; explain it again to see it")
     if explanation.seconds is not None and explanation.audio is None:
-        notes.append("the sound is not in this page: files do not keep it; explain it again to see its wave")
+        notes.append("the audio is not in this page: files do not keep it; explain it again to see its waveform")
     return {
         "title": _title(explanation),
         "verdict": explanation._verdict(keywords=False),
@@ -149,7 +149,7 @@ def _result(explanation: Explanation, results: int) -> dict[str, Any]:
 
 
 def _levels(explanation: Explanation, layers: Sequence[int]) -> list[str] | None:
-    """What the layers of an encoder–decoder are called; None where they have numbers alone."""
+    """The names of the layers of an encoder–decoder."""
     kinds = explanation.provenance.get("settings", {}).get("layer_kinds", ())
     return [layer_name(kinds, layer) for layer in layers] if explanation.sequences and kinds else None
 
@@ -158,8 +158,8 @@ def _title(explanation: Explanation) -> str:
     if explanation.image_size is not None and explanation.text is None:
         return "image of {} × {} pixels".format(*explanation.image_size)
     if explanation.seconds is not None:
-        written = " ".join(word.text for word in written_words(explanation))
-        return f"sound of {explanation.seconds:.2f} s{f': {written}' if written else ''}"
+        transcription = " ".join(word.text for word in transcribed_words(explanation))
+        return f"audio of {explanation.seconds:.2f} s{f': {transcription}' if transcription else ''}"
     whole = " ".join((explanation.title or " ".join(word.text for word in explanation.words)).split())
     return whole if len(whole) <= _TITLE else whole[: _TITLE - 1] + "…"
 
@@ -178,13 +178,13 @@ def _positions(explanation: Explanation) -> list[dict[str, Any]]:
 
 
 def _label(position: Position, texts: Sequence[str]) -> str:
-    """The slice of the text, which may be all white space; the tokenizer's name where there is none."""
+    """The slice of the text, which may be white space, or the tokenizer's name."""
     piece = position.piece(texts)
     return piece.strip() or piece or position.token
 
 
 def _words(explanation: Explanation) -> list[dict[str, Any]]:
-    """Each word with what stands between it and the word before, so that the text reads as it was written."""
+    """Each word with the text between it and the word before."""
     words: list[dict[str, Any]] = []
     time_segments = {(word.text, word.positions) for word in explanation.time_segments}
     segment, end = 0, 0
@@ -217,7 +217,7 @@ def _maps(explanation: Explanation, kept: list[int], results: int, notes: list[s
     matrices = matrices_of(explanation)
     if not matrices:
         return None
-    # Where every head was kept, a row that is clicked on is their mean.
+    # Where every head was kept, a clicked row is their mean.
     maps = {name: (array.mean(1) if array.ndim == 4 else array)[kept] for name, array in matrices.items()}
     length = len(explanation.positions)
     edges = kept_edges(len(maps) * len(kept) * length, length, MAP_BYTES / results)
@@ -237,13 +237,13 @@ def _prediction(explanation: Explanation) -> dict[str, Any] | None:
     answer = explanation.prediction
     if answer is None:
         return None
-    told = ("kind", "noun", "predicted", "certainty", "label", "probability", "against")
-    return {name: getattr(answer, name) for name in told}
+    keys = ("kind", "noun", "predicted", "certainty", "label", "probability", "against")
+    return {key: getattr(answer, key) for key in keys}
 
 
 def _rounded(scores: Array) -> list[float]:
-    """To the 1e-9 to which flow is exact and at which ties are told."""
-    return [float(one) for one in np.round(scores, 9) + 0.0]
+    """To 1e-9, the precision of flow and of ties."""
+    return [float(score) for score in np.round(scores, 9) + 0.0]
 
 
 R = TypeVar("R", bound=Result)
@@ -257,44 +257,44 @@ class Shown:
     explanations: tuple[Explanation, ...]
     """Those among the results."""
     contents: list[dict[str, Any]]
-    """What all sections know of each explanation."""
+    """The data of each explanation for all sections."""
     rest: tuple[Result, ...] = ()
-    """Those that no section is made for."""
+    """Results without a section of their own."""
     content_only: bool = False
-    """Whether punctuation is left out at first."""
+    """Whether the page opens without punctuation."""
     player: bool = False
-    """Whether sound can be heard."""
+    """Whether audio can be played."""
 
     @classmethod
     def of(
         cls, results: Any, kinds: tuple[type[Result], ...] = (), content_only: bool = False, player: bool = False
     ) -> Shown:
-        """`kinds` are those that sections are made for."""
+        """`kinds` are those with sections of their own."""
         several: Sequence[Any] = results if isinstance(results, (list, tuple)) else [results]
-        if not several or not all(isinstance(one, Result) for one in several):
-            name = ", ".join(dict.fromkeys(type(one).__name__ for one in several)) or "none"
+        if not several or not all(isinstance(item, Result) for item in several):
+            name = ", ".join(dict.fromkeys(type(item).__name__ for item in several)) or "none"
             raise InputError(
                 "a page shows explanations, a comparison, a head atlas, faithfulness, or any other results of attnx; "
                 f"found {name}"
             )
-        named = [pair for one in several for pair in _explanations(one)]
+        named = [pair for result in several for pair in _explanations(result)]
         explanations = tuple(explanation for _, explanation in named)
         contents = content(explanations)
-        for own, (title, _) in zip(contents, named, strict=True):
-            own["title"] = f"{title}: {own['title']}" if title else own["title"]
-        rest = tuple(one for one in several if not isinstance(one, kinds))
+        for data, (title, _) in zip(contents, named, strict=True):
+            data["title"] = f"{title}: {data['title']}" if title else data["title"]
+        rest = tuple(result for result in several if not isinstance(result, kinds))
         return cls(tuple(several), explanations, contents, rest, content_only, player)
 
     def only(self, kind: type[R]) -> R | None:
-        """The one result of a kind; several would need a place each."""
-        found = [result for result in self.results if isinstance(result, kind)]
-        if len(found) > 1:
-            raise InputError(f"a page shows explanations, and one {kind.kind}; found {len(found)}: give each its page")
-        return found[0] if found else None
+        """The one result of a kind, if any."""
+        results = [result for result in self.results if isinstance(result, kind)]
+        if len(results) > 1:
+            raise InputError(f"a page shows explanations and one {kind.kind}, found {len(results)}: make several pages")
+        return results[0] if results else None
 
 
 def _explanations(result: Result) -> list[tuple[str, Explanation]]:
-    """Those of a result, each with what it is called there; "" where its text tells."""
+    """The explanations of a result, each with its title there."""
     if isinstance(result, OfExplanations):
         numbered = [f"text {number}" for number in range(1, len(result.explanations) + 1)]
         return list(zip(getattr(result, "titles", numbered), result.explanations, strict=True))
@@ -320,7 +320,7 @@ LEVELS = 10
 
 @dataclass(frozen=True)
 class PlainTable:
-    """Rows of cells with what is said around them."""
+    """Lines of cells, and notes around them."""
 
     template: ClassVar[str] = "templates/table.html.jinja"
 
@@ -344,14 +344,14 @@ class PlainWord:
 
 @dataclass(frozen=True)
 class PlainWords:
-    """The answer, and the words of the text."""
+    """The prediction, and the words of the text."""
 
     template: ClassVar[str] = "templates/words.html.jinja"
 
     label: str
     probability: str
     target: str
-    """What is explained, where it is not the prediction alone; else empty."""
+    """The explained target where it is not the prediction alone."""
     headline: str
     verdict: str
     words: tuple[PlainWord, ...]
@@ -381,23 +381,23 @@ def cell(value: float | None) -> str:
 
 
 LONGEST_SIDE = 640
-"""Pixels, of a page with one picture; several share the room."""
+"""Pixels in a page with one image; several share the room."""
 SHORTEST_SIDE = 192
 
 
-def picture(explanation: Explanation | GenerationExplanation, results: int) -> dict[str, Any] | None:
-    """The picture as a data URL, its size, and the boxes of all positions in it; None for a text, or without one."""
+def image_data(explanation: Explanation | GenerationExplanation, results: int) -> dict[str, Any] | None:
+    """The image as a data URL, its size, and the boxes of all positions in it."""
     if explanation.image_size is None or explanation.image is None:
         return None
     side = max(SHORTEST_SIDE, round(LONGEST_SIDE / results**0.5))
-    shown = explanation.image.convert("RGB")
-    shown.thumbnail((side, side))
-    written = BytesIO()
-    shown.save(written, "JPEG", quality=80, optimize=True)
+    image = explanation.image.convert("RGB")
+    image.thumbnail((side, side))
+    file = BytesIO()
+    image.save(file, "JPEG", quality=80, optimize=True)
     return {
-        "url": f"data:image/jpeg;base64,{b64encode(written.getvalue()).decode()}",
+        "url": f"data:image/jpeg;base64,{b64encode(file.getvalue()).decode()}",
         "size": list(explanation.image_size),
-        "beside": explanation.text is not None,
+        "with_text": explanation.text is not None,
         "boxes": [None if position.box is None else list(position.box) for position in explanation.positions],
     }
 
@@ -407,8 +407,8 @@ _WIDTH, _HEIGHT = 960, 180
 _PAPER, _INK = 255, 96
 
 
-def sounding(explanation: Explanation, *, player: bool) -> dict[str, Any] | None:
-    """As a picture's entry; None for what is no sound. The player, with the sound in the page, is for who asks."""
+def waveform(explanation: Explanation, *, player: bool) -> dict[str, Any] | None:
+    """Audio as an image with the boxes of all positions; with `player` also for playback."""
     seconds = explanation.seconds
     if seconds is None:
         return None
@@ -419,7 +419,12 @@ def sounding(explanation: Explanation, *, player: bool) -> dict[str, Any] | None
         else _box(position.time, position.band or (0, 1), seconds, channels if position.band else 1)
         for position in explanation.positions
     ]
-    result: dict[str, Any] = {"url": _picture(explanation), "size": [_WIDTH, _HEIGHT], "boxes": boxes, "audio": True}
+    result: dict[str, Any] = {
+        "url": _audio_image(explanation),
+        "size": [_WIDTH, _HEIGHT],
+        "boxes": boxes,
+        "audio": True,
+    }
     if player and explanation.audio is not None:
         result["player"] = _player(explanation.audio)
     return result
@@ -431,22 +436,22 @@ def _box(time: tuple[float, float], band: tuple[int, int], seconds: float, chann
     return [left, _HEIGHT * (1 - band[1] / channels), right, _HEIGHT * (1 - band[0] / channels)]
 
 
-def _picture(explanation: Explanation) -> str:
-    """The wave in gray, of a model that hears bands the spectrum; an empty sheet where the sound is not at hand."""
+def _audio_image(explanation: Explanation) -> str:
+    """The waveform in gray, or the spectrum for a model with frequency bands; empty where the audio is missing."""
     from PIL import Image
 
     sheet = np.full((_HEIGHT, _WIDTH), _PAPER, dtype=np.uint8)
     audio = explanation.audio
     if audio is not None and banded(explanation):
         dark = np.round(_PAPER - (_PAPER - _INK) * spectrum(audio)[::-1]).astype(np.uint8)
-        picture = Image.fromarray(np.ascontiguousarray(dark)).resize((_WIDTH, _HEIGHT))
+        image = Image.fromarray(np.ascontiguousarray(dark)).resize((_WIDTH, _HEIGHT))
     else:
         if audio is not None:
             _draw_wave(sheet, audio)
-        picture = Image.fromarray(sheet)
-    written = BytesIO()
-    picture.save(written, "PNG", optimize=True)
-    return f"data:image/png;base64,{b64encode(written.getvalue()).decode()}"
+        image = Image.fromarray(sheet)
+    file = BytesIO()
+    image.save(file, "PNG", optimize=True)
+    return f"data:image/png;base64,{b64encode(file.getvalue()).decode()}"
 
 
 def _draw_wave(sheet: Any, audio: Audio) -> None:
@@ -454,18 +459,18 @@ def _draw_wave(sheet: Any, audio: Audio) -> None:
     most = max(float(np.abs([low, high]).max()), 1e-9)
     for column in range(_WIDTH):
         at = min(column * len(low) // _WIDTH, len(low) - 1)
-        top, bottom = (round((_HEIGHT - 1) * (1 - one / most) / 2) for one in (high[at], low[at]))
+        top, bottom = (round((_HEIGHT - 1) * (1 - sample / most) / 2) for sample in (high[at], low[at]))
         sheet[top : bottom + 1, column] = _INK
 
 
 def _player(audio: Audio) -> str:
-    """The sound as a data address."""
+    """The audio as a data URL."""
     most = max(float(np.abs(audio.samples).max()), 1e-9)
     whole = np.round(32_767 * audio.samples / max(most, 1.0)).astype("<i2")
-    written = BytesIO()
-    with wave.open(written, "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(audio.rate)
-        file.writeframes(whole.tobytes())
-    return f"data:audio/wav;base64,{b64encode(written.getvalue()).decode()}"
+    file = BytesIO()
+    with wave.open(file, "wb") as wav:
+        wav.setnchannels(1)
+        wav.setsampwidth(2)
+        wav.setframerate(audio.rate)
+        wav.writeframes(whole.tobytes())
+    return f"data:audio/wav;base64,{b64encode(file.getvalue()).decode()}"

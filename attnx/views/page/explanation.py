@@ -1,4 +1,4 @@
-"""Results that are tables throughout: those that no other section shows."""
+"""The page's sections of explanations, and of results that are tables."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ from attnx.views.page.content import (
     PlainWords,
     Shown,
     correlation,
+    image_data,
     kept_layers_and_edges,
     matrices_of,
     number,
-    picture,
     share_of_strongest,
-    sounding,
     strongest,
     table_data,
+    waveform,
 )
 from attnx.views.table import places, written
-from attnx.views.text import accounts, blanked_name
+from attnx.views.text import accounts, with_baseline
 
 PLAIN_RESULTS = 50
-"""So many are shown where no script runs."""
+"""The most results that are shown without scripts."""
 
 
 def text_section(shown: Shown) -> dict[str, Any] | None:
-    """The pictures, and the streams; what else is shown here, all sections know."""
+    """The images, and the shares of source and output; the rest is shared by all sections."""
     if not shown.explanations:
         return None
     each = [
         {
-            "picture": picture(explanation, len(shown.explanations)) or sounding(explanation, player=shown.player),
-            **_streams(explanation, content["layers"]),
+            "image": image_data(explanation, len(shown.explanations)) or waveform(explanation, player=shown.player),
+            **_sequences(explanation, content["layers"]),
         }
         for explanation, content in zip(shown.explanations, shown.contents, strict=True)
     ]
     return {"results": each, "view": "content" if shown.content_only else "words"}
 
 
-def _streams(explanation: Explanation, layers: list[int]) -> dict[str, Any]:
-    """The source of an encoder–decoder, and where the residual alone sets how much is from it."""
+def _sequences(explanation: Explanation, layers: list[int]) -> dict[str, Any]:
+    """The source of an encoder–decoder, and the methods whose share of it is set by the residual alone."""
     if "output" not in explanation.sequences:
         return {"front": None, "split": {}}
     name, length = next(iter(explanation.sequences.items()))
@@ -58,11 +58,11 @@ def _streams(explanation: Explanation, layers: list[int]) -> dict[str, Any]:
 
 
 def text_plain(page: dict[str, Any]) -> list[PlainWords]:
-    """What is shown first, of a method its last layer, for each of the first results."""
+    """The default method at its last layer, for each of the first results."""
     results = page["results"]
     shown = [plain_words(result) for result in results[:PLAIN_RESULTS]]
     if len(results) > PLAIN_RESULTS:
-        more = f"{len(results) - PLAIN_RESULTS} more results are shown where scripts may run."
+        more = f"{len(results) - PLAIN_RESULTS} more results need scripts."
         shown[-1] = replace(shown[-1], notes=(*shown[-1].notes, more))
     return shown
 
@@ -72,7 +72,7 @@ def plain_words(result: dict[str, Any]) -> PlainWords:
     first = result["first"]
     measured = first in result["references"]
     scores = result["references"][first] if measured else result["relevance"][first][-1]
-    sums = [sum(scores[place] for place in word["positions"]) for word in result["words"]]
+    sums = [sum(scores[index] for index in word["positions"]) for word in result["words"]]
     most = max([0.0, *map(abs, sums)])
     words = tuple(
         PlainWord(
@@ -99,7 +99,7 @@ def plain_words(result: dict[str, Any]) -> PlainWords:
 
 
 def _target(answer: dict[str, Any]) -> str:
-    """What is explained, where the prediction alone is not."""
+    """The explained target where it is not the prediction."""
     label, against = answer.get("label", answer["predicted"]), answer.get("against")
     chosen = f"{label} {_percent(answer['probability'])}".strip() if label != answer["predicted"] else label
     if against is None:
@@ -112,7 +112,7 @@ def _percent(probability: float | None) -> str:
 
 
 def trust_section(shown: Shown) -> dict[str, Any] | None:
-    """Of each result what was measured on it, layer by layer; agreement with references is in its own section."""
+    """The warnings and diagnostics of each result, layer by layer; agreement has its own section."""
     if not shown.explanations:
         return None
     pairs = zip(shown.explanations, shown.contents, strict=True)
@@ -122,8 +122,8 @@ def trust_section(shown: Shown) -> dict[str, Any] | None:
 def _facts(explanation: Explanation, layers: list[int]) -> dict[str, Any]:
     kept = [explanation.layers.index(layer) for layer in layers if explanation.layers]
     return {
-        "said": {name: [_said(explanation, name, layer) for layer in layers] for name in layered(explanation)}
-        | {name: [_said(explanation, name, None)] for name in unlayered(explanation)},
+        "warnings": {name: [_warnings(explanation, name, layer) for layer in layers] for name in layered(explanation)}
+        | {name: [_warnings(explanation, name, None)] for name in unlayered(explanation)},
         "between": _between_methods(explanation, layers),
         "diagnostics": {
             method: {
@@ -134,28 +134,28 @@ def _facts(explanation: Explanation, layers: list[int]) -> dict[str, Any]:
             for method in layered(explanation)
         },
         "accounts": dict(accounts(explanation, explanation.methods)),
-        "named": {name: blanked_name(record_of(explanation), name) for name in unlayered(explanation)},
+        "named": {name: with_baseline(record_of(explanation), name) for name in unlayered(explanation)},
         "sink": None if explanation.sink is None else [explanation.sink[index] for index in kept],
         "sinkName": _sink_name(explanation),
     }
 
 
 def _sink_name(explanation: Explanation) -> str:
-    """What the share of attention in `sink` goes to."""
+    """What receives the attention counted in `sink`."""
     if explanation.image_size is not None and not explanation.sequences:
         return "patches that may be sinks"
     return "the start of the output" if explanation.sequences else "the first token"
 
 
-def _said(explanation: Explanation, name: str, layer: int | None) -> dict[str, Any]:
-    """The verdict on a row, how much care it asks for, and what else is to be said."""
-    every = explanation.remarks(name, layer)
-    chief = weightiest(every)
-    layers = [one.level for one in chief]
+def _warnings(explanation: Explanation, name: str, layer: int | None) -> dict[str, Any]:
+    """The summary of a row, its severity, and further warnings."""
+    warnings = explanation.remarks(name, layer)
+    main = weightiest(warnings)
+    levels = [warning.level for warning in main]
     return {
-        "verdict": line(every),
-        "level": "care" if "care" in layers else layers[0],
-        "rest": [one.sentence for one in every if one not in chief and one.weight >= SHARES],
+        "verdict": line(warnings),
+        "level": "care" if "care" in levels else levels[0],
+        "rest": [warning.sentence for warning in warnings if warning not in main and warning.weight >= SHARES],
     }
 
 
@@ -174,27 +174,27 @@ def spans_section(shown: Shown) -> dict[str, Any] | None:
 
 
 def spans_plain(page: dict[str, Any]) -> list[PlainTable]:
-    """A table for each text: what is shown first, of a method its last layer, summed over each part."""
-    several = zip(page["results"], page["spans"]["results"], strict=True)
-    return [_table(result, own["parts"]) for result, own in several if own["parts"]]
+    """A table for each text: the default method at its last layer, summed over each part."""
+    pairs = zip(page["results"], page["spans"]["results"], strict=True)
+    return [_table(result, spans["parts"]) for result, spans in pairs if spans["parts"]]
 
 
 def _table(result: dict[str, Any], parts: list[tuple[str, list[int]]]) -> PlainTable:
     first = result["first"]
     scores = result["references"].get(first) or result["relevance"][first][-1]
-    sums = [sum(scores[place] for place in positions) for _, positions in parts]
+    sums = [sum(scores[index] for index in positions) for _, positions in parts]
     decimals = places(sums, result["digits"].get(first))
     rows = [[name, written(score, decimals)] for (name, _), score in zip(parts, sums, strict=True)]
     return PlainTable("Parts of the text", [["part", first], *rows])
 
 
 def canvas_section(shown: Shown) -> dict[str, Any] | None:
-    """Layers and graph draw what all sections know."""
+    """Layers and graph draw the data of all sections."""
     return {} if shown.explanations else None
 
 
 def heads_section(shown: Shown) -> dict[str, Any] | None:
-    """The rows of each head are known to all sections, for each can show one head."""
+    """The rows of each head are in the data of all sections."""
     return {} if any(content["heads"] for content in shown.contents) else None
 
 
@@ -203,9 +203,9 @@ HEAD_BYTES = 1_500_000
 
 
 def head_view_section(shown: Shown) -> dict[str, Any] | None:
-    """For each result the rows of each head, as many as there is room for."""
-    every = [_heads(explanation, HEAD_BYTES / len(shown.explanations)) for explanation in shown.explanations]
-    return {"results": every} if any(one is not None for one in every) else None
+    """For each result the rows of each head, within a size limit."""
+    heads = [_heads(explanation, HEAD_BYTES / len(shown.explanations)) for explanation in shown.explanations]
+    return {"results": heads} if any(data is not None for data in heads) else None
 
 
 def _heads(explanation: Explanation, room: float) -> dict[str, Any] | None:
@@ -256,7 +256,7 @@ def _with_references(explanation: Explanation, layers: list[int]) -> dict[str, A
 
 
 def details_section(shown: Shown) -> dict[str, Any] | None:
-    """The provenance of each result, a line for each fact; notes are known to all sections."""
+    """The provenance of each result, a line for each fact."""
     if not shown.explanations:
         return None
     return {"results": [{"provenance": _flat(explanation.provenance)} for explanation in shown.explanations]}
@@ -273,6 +273,6 @@ def _flat(provenance: Mapping[str, Any], prefix: str = "") -> list[list[str]]:
 
 
 def tables_section(shown: Shown) -> dict[str, Any] | None:
-    """Headings, lines of cells, and what is said around them."""
+    """Headings, lines of cells, and notes."""
     tables = table_data(block for result in shown.rest for block in VIEWS[result.kind]().blocks(result))
     return {"tables": tables} if tables else None

@@ -1,6 +1,6 @@
-"""A result in a notebook's cell: the page in a sandboxed frame, and beneath it the words for where frames are dropped.
+"""The HTML page: one file without network access; in a notebook it is in a sandboxed frame with its own origin.
 
-The frame has an origin of its own and no network, so that neither the page nor a text in it can reach the notebook.
+A page is made of sections, each a folder of `sections/` with a script, a style and a template.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from attnx.views.terminal import BEHIND_AGAINST, BEHIND_FOR
 
 
 class Section(NamedTuple):
-    """A folder of `sections/` with a script, a style and a template; here is what they are filled with."""
+    """The content of a folder of `sections/`."""
 
     data: Callable[[Shown], dict[str, Any] | None]
-    """What its script draws; None if it has nothing to show."""
+    """The data of its script; None if there is nothing to show."""
     plain: Callable[[dict[str, Any]], Sequence[Plain]] = lambda page: ()
-    """The same as plain text, for a reader without scripts."""
+    """The same without scripts."""
     kinds: tuple[type[Result], ...] = ()
-    """The kinds of result that it is made for."""
+    """The kinds of result that it shows."""
 
 
 SECTIONS: Registry[Section] = Registry("section", filler="attnx.page_sections")
-"""Name → section, from the top of the page down; those that have nothing to show are not in the page."""
+"""Name → section, from the top of the page down."""
 SHARED = ("numbers", "state", "elements", "colours", "agreement_table", "head_grid", "share_bar")
-"""Scripts that sections use, in the order in which they need each other; `start` comes after all sections."""
+"""Scripts that sections use, in the order of their dependencies; `start` follows all sections."""
 
 
 @overload
@@ -68,23 +68,28 @@ def to_html(
     content_only: bool = False,
     player: bool = False,
 ) -> str | None:
-    """One page for an explanation, for several with a picker, or for whatever else attnx returns.
+    """Show results on one HTML page: an explanation, several with a picker, or any other results of attnx.
 
-    With `content_only` it opens without punctuation, whose share it still says. With `player` sound that was explained
-    is in the page and can be heard; without, only its picture is.
+    Args:
+        results: a result, or a list of them.
+        path: the file to write; by default the page is returned.
+        title: by default that of the explanation.
+        content_only: open the page without punctuation.
+        player: include explained audio for playback, and not only its waveform.
 
-    >>> model, tokenizer = attnx.load_demo()
-    >>> e = explain(model, tokenizer, "the keys to the cabinet", methods="rollout")
-    >>> to_html(e).lower().startswith("<!doctype html>")
-    True
+    Example:
+        >>> model, tokenizer = attnx.load_demo()
+        >>> e = explain(model, tokenizer, "the keys to the cabinet", methods="rollout")
+        >>> to_html(e).lower().startswith("<!doctype html>")
+        True
     """
-    place = None if path is None else file_of(path, PAGES, "to_html")
+    file = None if path is None else file_of(path, PAGES, "to_html")
     shown = Shown.of(results, tuple(kind for name in SECTIONS for kind in SECTIONS[name].kinds), content_only, player)
     sections = {name: data for name in SECTIONS if (data := SECTIONS[name].data(shown)) is not None}
     page = harmless({"results": shown.contents, **sections})
     names = tuple(sections)
     title = None if title is None else harmless(title)
-    written: str = template("templates/page").render(
+    html: str = template("templates/page").render(
         title=title or _title(page),
         named=title,
         sections=[f"sections/{name}/section.html.jinja" for name in names],
@@ -94,20 +99,20 @@ def to_html(
         scripts=scripts(names),
         data=as_json(page),
     )
-    if place is None:
-        return written
+    if file is None:
+        return html
     try:
-        with replacing(place) as beside:
-            Path(beside).write_text(written, encoding="utf-8", newline="\n")
+        with replacing(file) as temporary:
+            Path(temporary).write_text(html, encoding="utf-8", newline="\n")
     except OSError as error:
-        raise AttnxError(f"cannot write {place}: {error.strerror or error}") from error
+        raise AttnxError(f"cannot write {file}: {error.strerror or error}") from error
     return None
 
 
 def _title(page: dict[str, Any]) -> str:
-    """That of the one result or text that the page is of."""
-    named = [*page["results"], *page.get("generation", {}).get("texts", ())]
-    return str(named[0]["title"]) if len(named) == 1 else "Results"
+    """The title of a page with one result or text."""
+    texts = [*page["results"], *page.get("generation", {}).get("texts", ())]
+    return str(texts[0]["title"]) if len(texts) == 1 else "Results"
 
 
 def as_json(value: Any) -> Any:
@@ -120,7 +125,7 @@ def as_json(value: Any) -> Any:
 
 @cache
 def policy(names: tuple[str, ...], *, player: bool = False) -> str:
-    """Nothing is loaded, and nothing runs but what stands in the package, told by its hash."""
+    """Nothing is loaded, and only the scripts of this package run, by their hashes."""
     audio_input = "media-src data:; " if player else ""
     scripts_ = " ".join(_hash(script) for script in scripts(names))
     return (
@@ -131,16 +136,16 @@ def policy(names: tuple[str, ...], *, player: bool = False) -> str:
 
 @cache
 def style(names: tuple[str, ...]) -> Any:
-    """That of the page, and of the sections that are in it."""
+    """The style of the page and of its sections."""
     from markupsafe import Markup
 
-    own = [f"sections/{name}/section.css" for name in names]
-    return Markup("\n").join(_file(name) for name in ("shared/page.css", *own) if _place(name).is_file())
+    styles = ("shared/page.css", *(f"sections/{name}/section.css" for name in names))
+    return Markup("\n").join(_file(name) for name in styles if _resource(name).is_file())
 
 
 @cache
 def scripts(names: tuple[str, ...]) -> tuple[Any, ...]:
-    """What sections share, then each section's, its `section.js` last, and then the start."""
+    """Shared scripts, then those of each section with its `section.js` last, then the start."""
     return (
         *(_file(f"shared/{name}.js") for name in SHARED),
         *(_file(f"sections/{name}/{script}") for name in names for script in _scripts_of(name)),
@@ -164,7 +169,9 @@ def template(name: str) -> Any:
 
 def _scripts_of(section: str) -> list[str]:
     names = [
-        traversable.name for traversable in _place(f"sections/{section}").iterdir() if traversable.name.endswith(".js")
+        traversable.name
+        for traversable in _resource(f"sections/{section}").iterdir()
+        if traversable.name.endswith(".js")
     ]
     return sorted(names, key=lambda name: (name == "section.js", name))
 
@@ -172,10 +179,10 @@ def _scripts_of(section: str) -> list[str]:
 def _file(name: str) -> Any:
     from markupsafe import Markup
 
-    return Markup(_place(name).read_text(encoding="utf-8"))
+    return Markup(_resource(name).read_text(encoding="utf-8"))
 
 
-def _place(name: str) -> Traversable:
+def _resource(name: str) -> Traversable:
     return files("attnx.views.page").joinpath(name)
 
 
@@ -187,7 +194,7 @@ HEIGHT = 680
 
 
 def notebook_html(shown: Result | list[Explanation]) -> str:
-    """HTML for `_repr_html_` of whatever a page shows, needing nothing outside itself."""
+    """Self-contained HTML for `_repr_html_`."""
     if isinstance(shown, Explanation):
         return framed(to_html(shown), result=plain_words(*harmless(content([shown]))))
     several = shown if isinstance(shown, list) else [shown]
@@ -195,7 +202,7 @@ def notebook_html(shown: Result | list[Explanation]) -> str:
 
 
 def framed(page: str | None, text: str = "", result: Any = None) -> str:
-    """A page in its frame, and the words beneath."""
-    beneath = {"result": result, "text": harmless(text), "behind": BEHIND_FOR, "against": BEHIND_AGAINST}
-    cell: str = template("templates/notebook").render(page=page, height=HEIGHT, **beneath)
+    """A page in its frame, and the plain text for viewers that drop frames."""
+    plain = {"result": result, "text": harmless(text), "behind": BEHIND_FOR, "against": BEHIND_AGAINST}
+    cell: str = template("templates/notebook").render(page=page, height=HEIGHT, **plain)
     return cell

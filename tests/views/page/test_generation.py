@@ -185,7 +185,7 @@ def test_several_texts_share_a_page_and_can_be_picked(opened, written):
 def test_without_scripts_and_in_a_notebook_there_is_a_table(watched, written):
     silent = watched(java_script_enabled=False)
     silent.set_content(written.to_html())
-    assert silent.locator("#plain td", has_text="drawn most from").count() == 1
+    assert silent.locator("#plain td", has_text="attributed most to").count() == 1
     tab = watched()
     tab.set_content(f"<!doctype html>{written._repr_html_()}")
     tab.frame_locator("iframe").locator("#generation-text .token").first.wait_for()

@@ -218,7 +218,7 @@ def test_the_strongest_edges_are_kept():
     (result,) = content([long])
     edges, kept = result["maps"]["edges"], result["maps"]["relevance"]["flow"]
     values = np.frombuffer(base64.b64decode(kept["values"]), "<f4").reshape(6, 512, edges)
-    places = np.frombuffer(base64.b64decode(kept["places"]), "<u2").reshape(6, 512, edges)
+    places = np.frombuffer(base64.b64decode(kept["indices"]), "<u2").reshape(6, 512, edges)
     np.testing.assert_array_equal(np.sort(values, -1), np.sort(long.attributions["flow"].matrices, -1)[..., -edges:])
     np.testing.assert_array_equal(
         np.take_along_axis(long.attributions["flow"].matrices, places.astype(int), -1), values

@@ -35,7 +35,7 @@ def pictured(rows=2, columns=3, side=100):
 def test_the_picture_is_in_the_page_with_the_boxes_of_its_patches():
     shown = Shown.of(pictured())
     assert shown.contents[0]["title"] == "image of 300 × 200 pixels"
-    (picture,) = (one["picture"] for one in text.text_section(shown)["results"])
+    (picture,) = (one["image"] for one in text.text_section(shown)["results"])
     (kind, data) = picture["url"].split(",")
     assert kind == "data:image/jpeg;base64"
     assert Image.open(BytesIO(base64.b64decode(data))).size == (300, 200)
@@ -46,15 +46,15 @@ def test_large_pictures_are_made_small_and_several_smaller():
     large = pictured(side=1000)
     sizes = []
     for several in ([large], [large] * 4):
-        data = text.text_section(Shown.of(several))["results"][0]["picture"]["url"].split(",")[1]
+        data = text.text_section(Shown.of(several))["results"][0]["image"]["url"].split(",")[1]
         sizes.append(Image.open(BytesIO(base64.b64decode(data))).size[0])
     assert sizes == [640, 320]
 
 
 def test_a_loaded_result_says_that_its_picture_is_missing():
     shown = Shown.of(replace(pictured(), image=None))
-    assert text.text_section(shown)["results"][0]["picture"] is None
-    assert any("the picture is not in this page" in note for note in shown.contents[0]["notes"])
+    assert text.text_section(shown)["results"][0]["image"] is None
+    assert any("the image is not in this page" in note for note in shown.contents[0]["notes"])
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ ROWS = np.array([[[0.1, -0.5, 0.2, 0.15, -0.05]]])
 
 def test_the_strongest_are_the_largest_in_size():
     kept = strongest(ROWS, 2)
-    assert np.frombuffer(b64decode(kept["places"]), "<u2").tolist() == [1, 2]
+    assert np.frombuffer(b64decode(kept["indices"]), "<u2").tolist() == [1, 2]
     assert np.frombuffer(b64decode(kept["values"]), "<f4").tolist() == pytest.approx([-0.5, 0.2])
     assert share_of_strongest(ROWS, 2) == pytest.approx(0.7)
     assert share_of_strongest(np.zeros((1, 1, 5)), 2) == 0

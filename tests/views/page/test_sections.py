@@ -71,7 +71,7 @@ def test_results_of_several_kinds_share_a_page():
 
 
 def test_two_results_of_a_kind_that_has_one_place_are_refused():
-    with pytest.raises(InputError, match="one comparison; found 2"):
+    with pytest.raises(InputError, match="one comparison, found 2"):
         to_html([examples.comparison(), examples.comparison()])
 
 

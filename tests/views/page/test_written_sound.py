@@ -5,7 +5,7 @@ import pytest
 
 from attnx.adapters import Audio, Position, Positions
 from attnx.generation import GenerationExplanation
-from attnx.generation import view as generation
+from attnx.generation import result as generation
 from attnx.targets import Prediction
 from attnx.views import Shown
 from tests.made import generation as made_generation
@@ -39,7 +39,7 @@ def told(written, **options):
 
 
 def test_each_stretch_has_its_box_under_the_wave(written):
-    picture = told(written)["picture"]
+    picture = told(written)["image"]
     assert picture["audio"]
     assert [bool(box) for box in picture["boxes"]] == [True] * 3 + [False] * 2
     assert picture["boxes"][1][0] == pytest.approx(picture["size"][0] / 3)
@@ -50,5 +50,5 @@ def test_padding_is_no_token_to_look_at_and_the_start_of_the_output_is(written):
 
 
 def test_the_sound_itself_is_there_for_who_asks(written):
-    assert "player" not in told(written)["picture"]
-    assert told(written, player=True)["picture"]["player"].startswith("data:audio/wav;base64,")
+    assert "player" not in told(written)["image"]
+    assert told(written, player=True)["image"]["player"].startswith("data:audio/wav;base64,")

@@ -13,7 +13,7 @@ attnx.numbers = (() => {
     }
     for (const item of Object.values(result.maps?.relevance ?? {})) {
       item.values = new Float32Array(bytes(item.values).buffer);
-      if (item.places) item.places = new Uint16Array(bytes(item.places).buffer);
+      if (item.indices) item.indices = new Uint16Array(bytes(item.indices).buffer);
     }
   };
 
@@ -21,11 +21,11 @@ attnx.numbers = (() => {
   const mapRow = (result, method, layer, query) => {
     const length = result.positions.length;
     const { edges } = result.maps;
-    const { values, places } = result.maps.relevance[method];
+    const { values, indices } = result.maps.relevance[method];
     const start = (layer * length + query) * edges;
     const row = new Float64Array(length);
     for (let index = 0; index < edges; index++) {
-      row[places ? places[start + index] : index] = values[start + index];
+      row[indices ? indices[start + index] : index] = values[start + index];
     }
     return row;
   };

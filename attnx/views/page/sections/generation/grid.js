@@ -9,7 +9,7 @@ attnx.generationGrid = (() => {
   let cursor = null;
 
   const draw = (text, row, step, tell, choose) => {
-    const steps = text.answers.length;
+    const steps = text.predictions.length;
     const sources = text.tokens.length - 1;
     const high = Math.max(LOWEST, Math.min(HIGHEST, MOST / steps));
     const { pen, width } = sheet(canvas, steps * high + 1);
@@ -28,7 +28,7 @@ attnx.generationGrid = (() => {
         pen.fillRect(left + source * cell, at * high, cell + 0.5, high - (high > 6 ? 1 : 0));
       }
       pen.fillStyle = at === step ? colours.ink : colours.muted;
-      if (left) pen.fillText(clipped(pen, visible(text.answers[at].label), left - 8), 0, (at + 0.5) * high);
+      if (left) pen.fillText(clipped(pen, visible(text.predictions[at].label), left - 8), 0, (at + 0.5) * high);
     }
     pen.fillStyle = colours.muted;
     pen.fillRect(left + text.prompt * cell - 0.5, 0, 1, steps * high);
@@ -44,7 +44,7 @@ attnx.generationGrid = (() => {
   const read = () => {
     const { text, row, tell } = now;
     const { step, source } = cursor;
-    tell(visible(text.answers[step].label), visible(text.tokens[source].text), row(step)[source]);
+    tell(visible(text.predictions[step].label), visible(text.tokens[source].text), row(step)[source]);
   };
 
   const at = (event) => {

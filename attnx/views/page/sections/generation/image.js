@@ -7,27 +7,27 @@ attnx.generationImage = (() => {
   let shown = null;
   let sheet = null;
 
-  const build = (picture) => {
-    sheet = make("canvas", { role: "img", "aria-label": `The ${picture.audio ? "audio" : "image"}, and the parts that the generated token is attributed to` });
-    const smaller = Math.min(1, MOST / Math.max(...picture.size));
-    [sheet.width, sheet.height] = picture.size.map((side) => Math.max(1, Math.round(side * smaller)));
-    byId("generation-image").classList.toggle("audio", Boolean(picture.audio));
-    byId("generation-image").replaceChildren(make("img", { src: picture.url, alt: "" }), sheet);
+  const build = (image) => {
+    sheet = make("canvas", { role: "img", "aria-label": `The ${image.audio ? "audio" : "image"}, and the parts that the generated token is attributed to` });
+    const smaller = Math.min(1, MOST / Math.max(...image.size));
+    [sheet.width, sheet.height] = image.size.map((side) => Math.max(1, Math.round(side * smaller)));
+    byId("generation-image").classList.toggle("audio", Boolean(image.audio));
+    byId("generation-image").replaceChildren(make("img", { src: image.url, alt: "" }), sheet);
     byId("generation-player").replaceChildren(
-      ...(picture.player ? [make("audio", { src: picture.player, controls: "" })] : []));
+      ...(image.player ? [make("audio", { src: image.player, controls: "" })] : []));
   };
 
   return {
-    draw(picture, scores) {
-      byId("generation-image").hidden = !picture;
-      byId("generation-player").hidden = !picture?.player;
-      if (!picture) return;
-      if (shown !== picture) build(picture);
-      shown = picture;
+    draw(image, scores) {
+      byId("generation-image").hidden = !image;
+      byId("generation-player").hidden = !image?.player;
+      if (!image) return;
+      if (shown !== image) build(image);
+      shown = image;
       const { hot, lines } = attnx.colours.theme();
-      const { boxes } = picture;
+      const { boxes } = image;
       const top = most(boxes.map((box, position) => (box && position < scores.length ? Math.abs(scores[position]) : 0)));
-      const [across, down] = [sheet.width / picture.size[0], sheet.height / picture.size[1]];
+      const [across, down] = [sheet.width / image.size[0], sheet.height / image.size[1]];
       const pen = sheet.getContext("2d");
       pen.clearRect(0, 0, sheet.width, sheet.height);
       boxes.forEach((box, position) => {

@@ -26,13 +26,13 @@ attnx.sections.push((() => {
 
   // The scores of all sources for one generated token by the selected method.
   const row = (step) => {
-    const { answers, tokens, scores, against, layers } = text();
+    const { predictions, tokens, scores, against, layers } = text();
     const width = tokens.length - 1;
     if (contrasts()) return against[chosen.name].subarray(step * width, (step + 1) * width);
     const rows = scores[chosen.name];
-    const layered = rows.length > answers.length * width;
+    const layered = rows.length > predictions.length * width;
     const layer = layered ? Math.min(chosen.layer, layers.length - 1) : 0;
-    return rows.subarray((layer * answers.length + step) * width, (layer * answers.length + step + 1) * width);
+    return rows.subarray((layer * predictions.length + step) * width, (layer * predictions.length + step + 1) * width);
   };
 
   const topOf = (scores, end) =>
@@ -55,16 +55,16 @@ attnx.sections.push((() => {
   };
 
   const rest = () => {
-    const { answers } = text();
-    byId("generation-readout").textContent = `What ${visible(answers[shownStep].label)} is attributed to, by ${by()}`;
+    const { predictions } = text();
+    byId("generation-readout").textContent = `What ${visible(predictions[shownStep].label)} is attributed to, by ${by()}`;
   };
 
   const tell = (position) => {
-    const { tokens, answers } = text();
+    const { tokens, predictions } = text();
     const scores = row(shownStep);
     byId("generation-readout").replaceChildren(
       make("strong", { text: visible(tokens[position].text) }),
-      ` ${scores[position].toFixed(6)} for ${visible(answers[shownStep].label)}, by ${by()}`);
+      ` ${scores[position].toFixed(6)} for ${visible(predictions[shownStep].label)}, by ${by()}`);
   };
 
   const role = (name, isOutput = false) => make("span", { class: isOutput ? "role output" : "role", text: name });
@@ -86,7 +86,7 @@ attnx.sections.push((() => {
             onclick: () => choose(step), onkeydown: (event) => move(event, step),
           });
       if (token.special) mark.classList.add("special");
-      if (token.padding || text().picture?.boxes[at]) return mark; // patches and segments are shown in the image
+      if (token.padding || text().image?.boxes[at]) return mark; // patches and segments are shown in the image
       container.append(token.gap);
       if (begins.has(at)) container.append(role(begins.get(at)));
       else if (ends.has(at) && step < 0) container.append(role("template"));
@@ -100,7 +100,7 @@ attnx.sections.push((() => {
     const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
     if (!by) return;
     event.preventDefault();
-    const next = Math.max(0, Math.min(text().answers.length - 1, step + by));
+    const next = Math.max(0, Math.min(text().predictions.length - 1, step + by));
     choose(next);
     marks[text().prompt + next].focus();
   };
@@ -144,7 +144,7 @@ attnx.sections.push((() => {
     byId("generation-remarks").textContent = `${chosen.name} for ${visible(tokens[end].text)}: ${remarks[chosen.name][step]}`;
     legend(top);
     byId("generation-shares").replaceChildren(...attnx.shareBar(text().front, scores.subarray(0, end), text().split.includes(chosen.name)));
-    attnx.generationImage.draw(text().picture, scores.subarray(0, end));
+    attnx.generationImage.draw(text().image, scores.subarray(0, end));
     sources(scores, end, top);
     parts(scores);
     alternatives(step);
@@ -161,28 +161,28 @@ attnx.sections.push((() => {
   };
 
   const sources = (scores, end, top) => {
-    const { tokens, answers } = text();
+    const { tokens, predictions } = text();
     const order = [...Array(end).keys()].filter((at) => !tokens[at].special && scores[at] !== 0);
     order.sort((a, b) => Math.abs(scores[b]) - Math.abs(scores[a]));
-    byId("sources-heading").textContent = `${visible(answers[shownStep].label)} is attributed most to`;
+    byId("sources-heading").textContent = `${visible(predictions[shownStep].label)} is attributed most to`;
     byId("sources").replaceChildren(...order.slice(0, BEST).map((at) =>
       meter(visible(tokens[at].text), top > 0 ? scores[at] / top : 0, scored(scores[at], top))));
   };
 
   // The named parts of the prompt, each with the sum over its tokens.
   const parts = (scores) => {
-    const { spans, answers } = text();
+    const { spans, predictions } = text();
     byId("generation-spans-card").hidden = spans.length === 0;
     const sums = spans.map(([name, positions]) => [name, positions.reduce((sum, position) => sum + scores[position], 0)]);
     const top = most(sums.map(([, sum]) => Math.abs(sum)));
-    byId("generation-spans-heading").textContent = `Parts of the prompt for ${visible(answers[shownStep].label)}`;
+    byId("generation-spans-heading").textContent = `Parts of the prompt for ${visible(predictions[shownStep].label)}`;
     byId("generation-spans").replaceChildren(...sums.map(([name, sum]) => meter(visible(name), top > 0 ? sum / top : 0, scored(sum, top))));
   };
 
   // The alternatives at this step; the token can be contrasted with the runner-up where that was computed.
   const alternatives = (step) => {
-    const { answers, rivals, against } = text();
-    const { label, probability, predicted, certainty, others } = answers[step];
+    const { predictions, rivals, against } = text();
+    const { label, probability, predicted, certainty, others } = predictions[step];
     const able = Object.hasOwn(against, chosen.name);
     const rivalAt = able ? others.findIndex(([name]) => name === rivals[step]) : -1;
     const line = (name, share, at = null) => {
@@ -208,10 +208,10 @@ attnx.sections.push((() => {
   }, choose);
 
   const controls = () => {
-    const { names, layers, scores, answers, tokens } = text();
+    const { names, layers, scores, predictions, tokens } = text();
     const pick = (name) => { chosen.name = name; draw(); };
     const parts = [named("By", choice("Generated text by", names, chosen.name, pick))];
-    if (scores[chosen.name].length > answers.length * (tokens.length - 1)) {
+    if (scores[chosen.name].length > predictions.length * (tokens.length - 1)) {
       const layer = slider("Layer", { min: 0, max: layers.length - 1, value: chosen.layer, id: "generation-layer" }, (value) => {
         chosen.layer = value;
         layer.value.textContent = layers[value];
@@ -229,15 +229,15 @@ attnx.sections.push((() => {
   };
 
   const paint = () => {
-    show(Math.min(chosen.step, text().answers.length - 1));
+    show(Math.min(chosen.step, text().predictions.length - 1));
     grid();
   };
 
   const draw = () => {
     controls();
     // Nothing above the text changes while the pointer is on tokens, or they would move away from it.
-    const { answers, stripes } = text();
-    const count = `${answers.length} generated token${answers.length > 1 ? "s" : ""}, each explained at the position before it`;
+    const { predictions, stripes } = text();
+    const count = `${predictions.length} generated token${predictions.length > 1 ? "s" : ""}, each explained at the position before it`;
     byId("generation-lead").textContent = [count, ...stripes[chosen.name].map((item) => `${chosen.name}: ${item}`)].join(". ");
     paint();
     byId("generation-notes").replaceChildren(...text().notes.map((note) => make("p", { class: "note", text: note })));

@@ -14,9 +14,9 @@ attnx.sections.push((() => {
   // The query of the lines: what the page explains, or what was clicked here where the page has no other rows.
   const queryOf = ({ result, rows }) => (result.maps ? (rows ?? [result.position])[0] : clicked ?? result.position);
 
-  const explain = (place) => {
-    clicked = place;
-    if (attnx.state.result.maps) attnx.explainRow([place]);
+  const explain = (index) => {
+    clicked = index;
+    if (attnx.state.result.maps) attnx.explainRow([index]);
     else draw(attnx.state);
   };
 
@@ -36,27 +36,27 @@ attnx.sections.push((() => {
   const unpack = ({ relevance }) => {
     for (const item of Object.values(relevance)) {
       if (typeof item.values === "string") item.values = new Float32Array(bytes(item.values));
-      if (typeof item.places === "string") item.places = new Uint16Array(bytes(item.places));
+      if (typeof item.indices === "string") item.indices = new Uint16Array(bytes(item.indices));
     }
   };
 
   // One row in full; what was left out of the page is 0.
   const rowOf = (result, at, query) => {
     const { edges, heads, relevance } = result.head_view;
-    const { values, places } = relevance[method];
+    const { values, indices } = relevance[method];
     const length = result.positions.length;
     const start = ((layer * heads + at) * length + query) * edges;
     const row = new Float64Array(length);
-    for (let index = 0; index < edges; index++) row[places ? places[start + index] : index] = values[start + index];
+    for (let index = 0; index < edges; index++) row[indices ? indices[start + index] : index] = values[start + index];
     return row;
   };
 
   // Where positions are many, those that any head of the layer gives most, and the query, in the order of the text.
   const nodesOf = (result, rows, query) => {
-    const places = [...result.positions.keys()];
-    if (places.length <= NODES) return places;
-    const weight = places.map((place) => (place === query ? Infinity : most(rows.map((row) => row[place]))));
-    return places.sort((a, b) => weight[b] - weight[a]).slice(0, NODES).sort((a, b) => a - b);
+    const indices = [...result.positions.keys()];
+    if (indices.length <= NODES) return indices;
+    const weight = indices.map((index) => (index === query ? Infinity : most(rows.map((row) => row[index]))));
+    return indices.sort((a, b) => weight[b] - weight[a]).slice(0, NODES).sort((a, b) => a - b);
   };
 
   const label = (position) => {
@@ -65,12 +65,12 @@ attnx.sections.push((() => {
   };
 
   const lines = (row, nodes, query, { top, left, right, y, widest }) =>
-    nodes.flatMap((place, node) => {
-      const share = top > 0 ? Math.abs(row[place]) / top : 0;
+    nodes.flatMap((index, node) => {
+      const share = top > 0 ? Math.abs(row[index]) / top : 0;
       if (share < FAINTEST) return [];
       return [svg("line", {
         x1: left, y1: y(nodes.indexOf(query)), x2: right, y2: y(node), "stroke-width": (0.6 + widest * share).toFixed(2),
-        "stroke-opacity": (0.2 + 0.8 * share).toFixed(2), "data-key": place, "data-score": row[place],
+        "stroke-opacity": (0.2 + 0.8 * share).toFixed(2), "data-key": index, "data-score": row[index],
       })];
     });
 
@@ -78,21 +78,21 @@ attnx.sections.push((() => {
     const [width, high, left, right] = [360, 24, 128, 232];
     const y = (node) => 12 + node * high;
     const top = most([...row].map(Math.abs));
-    const words = nodes.flatMap((place, node) => {
-      const item = state.result.positions[place];
+    const words = nodes.flatMap((index, node) => {
+      const item = state.result.positions[index];
       const kind = item.special ? "special" : "";
-      const share = top > 0 ? Math.abs(row[place]) / top : 0;
-      const isQuery = place === query;
+      const share = top > 0 ? Math.abs(row[index]) / top : 0;
+      const isQuery = index === query;
       return [
         svg("text", {
           x: left - 10, y: y(node) + 4, "text-anchor": "end", class: `pick ${kind} ${isQuery ? "query" : ""}`, text: label(item),
-          tabindex: "0", role: "button", "aria-label": `Query ${label(item)}`, "data-query": place,
-          onclick: () => explain(place),
-          onkeydown: (event) => { if (event.key === "Enter") explain(place); },
+          tabindex: "0", role: "button", "aria-label": `Query ${label(item)}`, "data-query": index,
+          onclick: () => explain(index),
+          onkeydown: (event) => { if (event.key === "Enter") explain(index); },
         }),
         svg("rect", { x: right + 4, y: y(node) - 9, width: 116, height: 18, rx: 3, "fill-opacity": (0.75 * share).toFixed(3) }),
         svg("text", { x: right + 10, y: y(node) + 4, class: kind, text: label(item) },
-          svg("title", { text: `${label(item)} ${row[place].toFixed(6)}` })),
+          svg("title", { text: `${label(item)} ${row[index].toFixed(6)}` })),
       ];
     });
     const size = `0 0 ${width} ${nodes.length * high + 4}`;
@@ -164,7 +164,7 @@ attnx.sections.push((() => {
       byId("head-view-panels"), ...rows.map((row, at) => panel(state, row, nodes, query, at, top)));
     const best = [...rows[head].keys()].sort((a, b) => rows[head][b] - rows[head][a]).slice(0, 3);
     byId("head-view-readout").textContent = `Layer ${layerName(state)}, head ${head}: most to ${
-      best.map((place) => `“${label(result.positions[place])}” ${rows[head][place].toFixed(4)}`).join(", ")}`;
+      best.map((index) => `“${label(result.positions[index])}” ${rows[head][index].toFixed(4)}`).join(", ")}`;
   };
 
   return {

@@ -9,18 +9,18 @@ attnx.image = (() => {
   let sheet = null;
   let cursor = null;
 
-  const build = ({ text: { picture } }) => {
+  const build = ({ text: { image } }) => {
     sheet = make("canvas", { tabindex: "0", role: "img", "aria-label": "The image; arrow keys move over its patches" });
-    const smaller = Math.min(1, MOST / Math.max(...picture.size));
-    [sheet.width, sheet.height] = picture.size.map((side) => Math.max(1, Math.round(side * smaller)));
+    const smaller = Math.min(1, MOST / Math.max(...image.size));
+    [sheet.width, sheet.height] = image.size.map((side) => Math.max(1, Math.round(side * smaller)));
     sheet.addEventListener("mousemove", (event) => move(under(event)));
     sheet.addEventListener("mouseleave", () => move(null));
     sheet.addEventListener("blur", () => move(null));
     sheet.addEventListener("click", (event) => explain(under(event)));
     sheet.addEventListener("keydown", keyed);
-    byId("image").classList.toggle("audio", Boolean(picture.audio));
-    byId("image").replaceChildren(make("img", { src: picture.url, alt: "" }), sheet);
-    byId("player").replaceChildren(...(picture.player ? [make("audio", { src: picture.player, controls: "" })] : []));
+    byId("image").classList.toggle("audio", Boolean(image.audio));
+    byId("image").replaceChildren(make("img", { src: image.url, alt: "" }), sheet);
+    byId("player").replaceChildren(...(image.player ? [make("audio", { src: image.player, controls: "" })] : []));
   };
 
   const explain = (position) => {
@@ -29,11 +29,11 @@ attnx.image = (() => {
 
   const under = (event) => {
     const box = sheet.getBoundingClientRect();
-    const [width, height] = shown.text.picture.size;
+    const [width, height] = shown.text.image.size;
     const x = ((event.clientX - box.left) / box.width) * width;
     const y = ((event.clientY - box.top) / box.height) * height;
     // The last: an image token and its patch share one box, and the patch comes later.
-    const position = shown.text.picture.boxes.findLastIndex((item) => item && x >= item[0] && x < item[2] && y >= item[1] && y < item[3]);
+    const position = shown.text.image.boxes.findLastIndex((item) => item && x >= item[0] && x < item[2] && y >= item[1] && y < item[3]);
     return position < 0 ? null : position;
   };
 
@@ -43,7 +43,7 @@ attnx.image = (() => {
     const step = { ArrowUp: [0, -1], ArrowDown: [0, 1], ArrowRight: [1, 0], ArrowLeft: [-1, 0] }[event.key];
     if (!step) return;
     event.preventDefault();
-    const { boxes } = shown.text.picture;
+    const { boxes } = shown.text.image;
     const first = boxes.findIndex(Boolean);
     const [left, top, right, bottom] = boxes[cursor ?? first];
     const x = (left + right) / 2 + step[0] * (right - left);
@@ -62,7 +62,7 @@ attnx.image = (() => {
 
   // Left, top, width and height on the sheet, in whole pixels: neighbours that share one would show a seam.
   const onSheet = ([left, top, right, bottom]) => {
-    const [across, down] = [sheet.width / shown.text.picture.size[0], sheet.height / shown.text.picture.size[1]];
+    const [across, down] = [sheet.width / shown.text.image.size[0], sheet.height / shown.text.image.size[1]];
     const [x, y] = [Math.round(left * across), Math.round(top * down)];
     return [x, y, Math.round(right * across) - x, Math.round(bottom * down) - y];
   };
@@ -75,7 +75,7 @@ attnx.image = (() => {
   };
 
   const paint = (state) => {
-    const { boxes } = state.result.text.picture;
+    const { boxes } = state.result.text.image;
     const scores = row(state);
     const top = most(boxes.map((box, position) => (box ? Math.abs(scores[position]) : 0)));
     const { hot, lines, card } = attnx.colours.theme();
@@ -93,9 +93,9 @@ attnx.image = (() => {
 
   return {
     draw(state) {
-      byId("image").hidden = !state.result.text.picture;
-      byId("player").hidden = !state.result.text.picture?.player;
-      if (!state.result.text.picture) return;
+      byId("image").hidden = !state.result.text.image;
+      byId("player").hidden = !state.result.text.image?.player;
+      if (!state.result.text.image) return;
       if (shown !== state.result) {
         shown = state.result;
         cursor = null;

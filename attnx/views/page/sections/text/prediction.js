@@ -11,7 +11,7 @@ attnx.prediction = (() => {
     const card = byId("prediction");
     card.replaceChildren();
     if (prediction) {
-      const continues = result.causal || result.text.front || result.text.picture?.beside;
+      const continues = result.causal || result.text.front || result.text.image?.with_text;
       const word = continues ? "The model continues with" : "The model fills in";
       const kinds = {
         token: word,
@@ -45,7 +45,7 @@ attnx.prediction = (() => {
     const units = ["words", ...(punctuated ? ["content"] : []), "tokens"];
     if (!units.includes(state.view)) state.view = "words";
     views = choice("Unit", units, state.view, (view) => attnx.change({ view }));
-    views.hidden = Boolean(result.text.picture) && !result.text.picture.beside;
+    views.hidden = Boolean(result.text.image) && !result.text.image.with_text;
     layer = slider("Layer", { min: 0, max: result.layers.length - 1, step: 1 }, (value) => attnx.change({ layer: value }));
     layer.input.id = "layer";
     layer.whole.hidden = result.layers.length < 2;

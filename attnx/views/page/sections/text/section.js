@@ -18,8 +18,8 @@ attnx.sections.push((() => {
 
   const build = (state) => {
     units = unitsOf(state);
-    const { picture } = state.result.text;
-    const drawn = ({ positions }) => Boolean(picture?.beside) && positions.every((position) => picture.boxes[position]);
+    const { image } = state.result.text;
+    const drawn = ({ positions }) => Boolean(image?.with_text) && positions.every((position) => image.boxes[position]);
     const read = units.filter((unit) => !drawn(unit)).length;
     const reading = byId("reading");
     reading.replaceChildren();
@@ -41,7 +41,7 @@ attnx.sections.push((() => {
         },
       );
       // Segments of audio, and patches, are shown in the image.
-      if (!(unit.timed && picture) && !drawn(unit)) reading.append(unit.gap, mark);
+      if (!(unit.timed && image) && !drawn(unit)) reading.append(unit.gap, mark);
       return mark;
     });
   };
@@ -111,9 +111,9 @@ attnx.sections.push((() => {
     name: "text",
     draw(state) {
       attnx.prediction.draw(state);
-      const { picture } = state.result.text;
-      const beside = picture?.beside || (picture?.audio && state.result.words.some(({ timed }) => !timed));
-      byId("reading").hidden = Boolean(picture) && !beside;
+      const { image } = state.result.text;
+      const withText = image?.with_text || (image?.audio && state.result.words.some(({ timed }) => !timed));
+      byId("reading").hidden = Boolean(image) && !withText;
       byId("back").hidden = state.rows === null && state.head === null;
       const key = `${state.index} ${state.view}`;
       if (built !== key) build(state);
@@ -131,8 +131,8 @@ attnx.sections.push((() => {
         mark.dataset.score = scores[index];
         mark.setAttribute("aria-label", `${visible(units[index].text)}, ${scores[index].toFixed(4)}`);
       });
-      const part = picture?.audio ? "segment" : picture?.beside ? "word or patch" : "patch";
-      const unit = picture ? part : state.view === "tokens" ? "token" : "word";
+      const part = image?.audio ? "segment" : image?.with_text ? "word or patch" : "patch";
+      const unit = image ? part : state.view === "tokens" ? "token" : "word";
       byId("legend").replaceChildren(
         ...ends(top),
         make("span", {

@@ -11,7 +11,7 @@ attnx.sections.push((() => {
   // Only the rows of the explained position were checked, and of no single head.
   const verdict = (state, isDefaultRow) => {
     if (!isDefaultRow) return { level: "open", verdict: "Unchecked: the checks are of the explained position, not of this row.", rest: [] };
-    const rows = state.result.trust.said[state.method];
+    const rows = state.result.trust.warnings[state.method];
     return rows[isReference(state) ? 0 : state.layer];
   };
 
