@@ -173,8 +173,8 @@ def benchmark(
     chosen = _chosen(suites, model, data)
     tables = {}
     for suite in chosen:
-        own, processor = _asked(suite, model, tokenizer)
-        trial = Trial(own, processor, rows or suite.rows, data, seed, progress, keeping.inside(suite.name))
+        loaded, processor = _loaded(suite, model, tokenizer)
+        trial = Trial(loaded, processor, rows or suite.rows, data, seed, progress, keeping.inside(suite.name))
         tables[suite.name] = replace(
             suite.measure(suite, trial, explainers),
             title=suite.title,
@@ -250,7 +250,7 @@ def _why_none(model: nn.Module, data: Any, suites: Iterable[Suite]) -> str:
     return f"no suite fits {type(model).__name__} and {name}; there are {needs}"
 
 
-def _asked(suite: Suite, model: nn.Module | None, tokenizer: Any) -> tuple[Any, Any]:
+def _loaded(suite: Suite, model: nn.Module | None, tokenizer: Any) -> tuple[Any, Any]:
     if model is not None:
         return model, tokenizer
     assert suite.embedded is not None
@@ -299,38 +299,38 @@ class _Asking:
 
     def explanations(self, methods: Sequence[str], requests: Sequence[Request]) -> list[Explanation]:
         settings = Settings.of(methods, layer=LAST, normalize=self.explainers.normalize)
-        found: dict[int, Explanation] = {}
+        explanations: dict[int, Explanation] = {}
         with progress_bar(f"{self.label}: methods", len(requests), self.progress, " inputs") as shown:
             for number, explanation in explain_prepared(self.model, self.processor, requests, settings):
-                found[number] = explanation
+                explanations[number] = explanation
                 shown.update(1)
-        return [found[number] for number in range(len(requests))]
+        return [explanations[number] for number in range(len(requests))]
 
     def measured(self, cases: Sequence[Case], references: Sequence[str]) -> list[list[Scored]]:
         """For each reference the scores of all inputs."""
         asked = {name: self.explainers.references[name] for name in references}
         scored = measure_references(self.model, self.processor, cases, asked, progress=self.progress)
-        if not all(np.isfinite(one.scores).all() for scored in scored.values() for one in scored):
+        if not all(np.isfinite(item.scores).all() for items in scored.values() for item in items):
             raise InputError("it gives numbers that are not finite")
         return list(scored.values())
 
 
-def _add_methods(found: Scores, ask: _Asking) -> None:
+def _add_methods(scores: Scores, ask: _Asking) -> None:
     tried = dict(zip(ask.explainers.methods, attempt(ask.explainers.methods, ask.of_each), strict=True))
-    found.refused |= {name: one.reason for name, one in tried.items() if isinstance(one, Refused)}
+    scores.refused |= {name: outcome.reason for name, outcome in tried.items() if isinstance(outcome, Refused)}
     explained = {name: explanations for name, explanations in tried.items() if not isinstance(explanations, Refused)}
     for name, several in explained.items():
-        found.rows[name] = [explanation.scores(name) for explanation in several]
+        scores.rows[name] = [explanation.scores(name) for explanation in several]
         precision = several[0].attributions[name].precision
-        found.digits[name] = SCORE_DECIMALS if precision is None else precision
-        found.signed += [name] if several[0].attributions[name].signed else []
-    if found.refused and explained:  # they were asked one by one, and one record speaks of all
-        found.provenance = ask.explanations(list(explained), ask.requests[:1])[0].provenance
+        scores.digits[name] = SCORE_DECIMALS if precision is None else precision
+        scores.signed += [name] if several[0].attributions[name].signed else []
+    if scores.refused and explained:  # they were asked one by one, and one record speaks of all
+        scores.provenance = ask.explanations(list(explained), ask.requests[:1])[0].provenance
     elif explained:
-        found.provenance = next(iter(explained.values()))[0].provenance
+        scores.provenance = next(iter(explained.values()))[0].provenance
 
 
-def _add_references(found: Scores, ask: _Asking) -> None:
+def _add_references(scores: Scores, ask: _Asking) -> None:
     if not ask.explainers.references:
         return
     cases = [_case(ask.model, ask.processor, request) for request in ask.requests]
@@ -338,12 +338,12 @@ def _add_references(found: Scores, ask: _Asking) -> None:
     for name, options in ask.explainers.references.items():
         (measured,) = attempt([name], partial(ask.measured, cases))
         if isinstance(measured, Refused):
-            found.refused[name] = measured.reason
+            scores.refused[name] = measured.reason
             continue
-        found.rows[name] = [_scaled(one.scores) for one in measured]
-        found.signed += [name] if any(one.signed for one in measured) else []
+        scores.rows[name] = [_scaled(item.scores) for item in measured]
+        scores.signed += [name] if any(item.signed for item in measured) else []
         records[name] = {**options_on_record(options), **_shared_facts(measured)}
-    found.provenance = {**found.provenance, "methods": records}
+    scores.provenance = {**scores.provenance, "methods": records}
 
 
 def _shared_facts(measured: Sequence[Scored]) -> dict[str, Any]:
@@ -351,7 +351,7 @@ def _shared_facts(measured: Sequence[Scored]) -> dict[str, Any]:
     return {
         name: value
         for name, value in measured[0].facts.items()
-        if all(one.facts.get(name) == value for one in measured)
+        if all(item.facts.get(name) == value for item in measured)
     }
 
 

@@ -70,17 +70,17 @@ def is_cue_file(data: Any) -> bool:
         return False
 
 
-def questions(given: Trial) -> Iterator[Known]:
+def questions(trial: Trial) -> Iterator[Known]:
     """A question for each row, in the order of the file."""
-    for cue in read_cues(given.data):
-        yield _known(given, cue)
+    for cue in read_cues(trial.data):
+        yield _known(trial, cue)
 
 
-def _known(given: Trial, cue: Cue) -> Known:
-    prepared = adapter_for(given.model).prepare(given.model, given.processor, cue.prefix)
-    good, bad = (_first_token(given, prepared, cue, word) for word in (cue.good, cue.bad))
+def _known(trial: Trial, cue: Cue) -> Known:
+    prepared = adapter_for(trial.model).prepare(trial.model, trial.processor, cue.prefix)
+    good, bad = (_first_token(trial, prepared, cue, word) for word in (cue.good, cue.bad))
     if good == bad:
-        token = given.processor.convert_ids_to_tokens(good)
+        token = trial.processor.convert_ids_to_tokens(good)
         raise InputError(
             f"{cue.line}: {cue.good!r} and {cue.bad!r} begin with the same token ({token}), so their first tokens "
             "cannot be set against each other; leave the row out"
@@ -90,9 +90,9 @@ def _known(given: Trial, cue: Cue) -> Known:
     return Known(Request(prepared, target=(good, bad)), _units(prepared, spans, cue), right)
 
 
-def _first_token(given: Trial, prepared: PreparedInput, cue: Cue, word: str) -> int:
+def _first_token(trial: Trial, prepared: PreparedInput, cue: Cue, word: str) -> int:
     """The token that follows the prefix where `word` does: tokens are looked up in the text, not by themselves."""
-    whole = adapter_for(given.model).prepare(given.model, given.processor, f"{cue.prefix} {word}")
+    whole = adapter_for(trial.model).prepare(trial.model, trial.processor, f"{cue.prefix} {word}")
     before, after = (one.inputs["input_ids"].tolist() for one in (prepared, whole))
     if after[: len(before)] != before or len(after) == len(before):
         raise InputError(

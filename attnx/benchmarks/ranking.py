@@ -76,12 +76,12 @@ def answered_right(model: nn.Module, processor: Any, known: Iterator[Known], row
     right: list[Known] = []
     wrong = 0
     known = islice(known, _PATIENCE * rows)
-    while len(right) < rows and (several := list(islice(known, min(_AT_ONCE, 2 * rows)))):
-        for one, margin in zip(several, margins(model, processor, [each.request for each in several]), strict=True):
+    while len(right) < rows and (batch := list(islice(known, min(_AT_ONCE, 2 * rows)))):
+        for item, margin in zip(batch, margins(model, processor, [item.request for item in batch]), strict=True):
             if len(right) == rows:
                 break
             if margin > 0:
-                right.append(one)
+                right.append(item)
             else:
                 wrong += 1
     return right, wrong
@@ -101,7 +101,7 @@ def margins(model: nn.Module, processor: Any, requests: Sequence[Request]) -> li
         seat = where - encoder_offset(output)
         return _margin(logits[place, seat] if logits.ndim == 3 else logits[place], request.target)
 
-    return map_outputs(model, processor, [one.prepared for one in requests], read)
+    return map_outputs(model, processor, [request.prepared for request in requests], read)
 
 
 def check_labels(model: nn.Module, expected: Sequence[str], suite: str) -> list[str]:
@@ -137,18 +137,18 @@ def _margin(logits: Tensor, target: Any) -> float:
     return float(logits[wanted] - others.max())
 
 
-def by_rank(suite: Suite, given: Trial, explainers: Explainers) -> SuiteTable:
+def by_rank(suite: Suite, trial: Trial, explainers: Explainers) -> SuiteTable:
     """Reciprocal rank and share found first, of all explainers, chance and fixed orders on the same inputs."""
     if suite.questions is None:
         raise InputError(f"suite {suite.name!r} has no questions to rank by; give it some, or a measure of its own")
-    known, wrong = answered_right(given.model, given.processor, suite.questions(given), given.rows)
+    known, wrong = answered_right(trial.model, trial.processor, suite.questions(trial), trial.rows)
     if not known:
         raise InputError(
-            f"suite {suite.name!r}: {type(given.model).__name__} gets none of {wrong} inputs right, so it cannot tell "
+            f"suite {suite.name!r}: {type(trial.model).__name__} gets none of {wrong} inputs right, so it cannot tell "
             "what its answer hangs on; give a model that does the task, or other data"
         )
-    table: SuiteTable = given.keeping.result(
-        Ranking(suite.name, explainers, wrong), GivenModel(given.model, given.processor), known, progress=given.progress
+    table: SuiteTable = trial.keeping.result(
+        Ranking(suite.name, explainers, wrong), GivenModel(trial.model, trial.processor), known, progress=trial.progress
     )
     return table
 
@@ -182,38 +182,32 @@ class Ranking(DatasetTask[Known]):
         """What refused in one shard has no numbers in any."""
         if left_out:
             raise InputError(f"{with_left_out(f'suite {self.suite!r}', left_out)}; its inputs are measured all or none")
-        found = CollectedRows.of(cells)
-        refused = _joined(found.columns["refused"])
-        record, orders = found.provenance, tuple(fixed_orders(1))
+        collected = CollectedRows.of(cells)
+        refused = _joined(collected.columns["refused"])
+        record, orders = collected.provenance, tuple(fixed_orders(1))
         return SuiteTable(
             values={
-                **{name: found.array(f"of {name}") for name in self._names if name not in refused},
-                **{name: found.array(name) for name in orders},
+                **{name: collected.array(f"of {name}") for name in self._names if name not in refused},
+                **{name: collected.array(name) for name in orders},
             },
             fixed_orders=tuple(name for name in orders if name != CHANCE),
             refused=refused,
             wrong=self.wrong,
-            signed=tuple(dict.fromkeys(name for signed in found.columns["signed"] for name in signed["names"])),
-            provenance={**record, "methods": found.shared} if "methods" in record else record,
+            signed=tuple(dict.fromkeys(name for signed in collected.columns["signed"] for name in signed["names"])),
+            provenance={**record, "methods": collected.shared} if "methods" in record else record,
         )
 
     @property
     def _names(self) -> tuple[str, ...]:
         return (*self.explainers.methods, *self.explainers.references)
 
-    def _ranks(self, found: Scores, number: int, one: Known) -> Cells:
-        nothing = np.full(2, np.nan)
-        return {
-            **{
-                f"of {name}": _ranks(
-                    _by_unit(found.rows[name][number], one), one, found.digits.get(name, SCORE_DECIMALS)
-                )
-                if name in found.rows
-                else nothing
-                for name in self._names
-            },
-            **{name: _ranks(scores, one) for name, scores in fixed_orders(len(one.units)).items()},
-        }
+    def _ranks(self, scores: Scores, number: int, known: Known) -> Cells:
+        cells: Cells = {f"of {name}": np.full(2, np.nan) for name in self._names}
+        for name, rows in scores.rows.items():
+            digits = scores.digits.get(name, SCORE_DECIMALS)
+            cells[f"of {name}"] = _ranks(_by_unit(rows[number], known), known, digits)
+        orders = fixed_orders(len(known.units)).items()
+        return cells | {name: _ranks(order, known) for name, order in orders}
 
 
 def _joined(several: Sequence[Mapping[str, str]]) -> dict[str, str]:

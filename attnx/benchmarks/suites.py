@@ -1,14 +1,15 @@
-"""Does a method find the patch that is known to tell the class? Counted over many pictures, against chance."""
+"""Suites of inputs with a known answer, and how often a method finds a planted patch."""
 
 from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count, product
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -33,8 +34,6 @@ from attnx.demo_models import (
 from attnx.demo_models import (
     dates as generator,
 )
-from attnx.demo_models.picture_question import load_demo
-from attnx.demo_models.planted_tone import load_demo as load_demo_tone
 from attnx.errors import ChoiceError, InputError
 from attnx.evaluation import METRICS, RANDOM
 from attnx.evaluation.faithfulness import faithfulness
@@ -45,21 +44,28 @@ from attnx.pronouns import find, masked
 from attnx.results import Explanation, layered
 from attnx.statistics import bootstrap_interval
 
+T = TypeVar("T")
+
 _AT_ONCE = 64
 
 
-def dates_questions(given: Trial) -> Iterator[Known]:
-    """Texts without end, each asked for its three fields in one run: what the decoder reads is the right date."""
-    tokens = token_of_each(given.processor, (*generator.YEARS, *generator.FIELDS), "dates")
-    prepare = adapter_for(given.model).prepare
+def _generated(generate: Callable[..., Iterable[T]], trial: Trial, *, first_seed: int = 0) -> Iterator[T]:
+    """Samples of a generator without end."""
     for part in count():
-        for dated in generator.generate(_AT_ONCE, seed=given.seed * 1_000_003 + part):
-            fields = dated.written.split()
-            prepared = prepare(given.model, given.processor, dated.text, target_text=" ".join(fields[:-1]))
-            start = len(prepared.positions) - len(fields)
-            for place, (field, source) in enumerate(zip(fields, dated.sources, strict=True)):
-                request = Request(prepared, position=start + place, target=tokens[field])
-                yield Known(request, _units(prepared, start + place), (source,))
+        yield from generate(_AT_ONCE, seed=first_seed + trial.seed * 1_000_003 + part)
+
+
+def dates_questions(trial: Trial) -> Iterator[Known]:
+    """Texts without end, each asked for its three fields in one run: what the decoder reads is the right date."""
+    tokens = token_of_each(trial.processor, (*generator.YEARS, *generator.FIELDS), "dates")
+    prepare = adapter_for(trial.model).prepare
+    for dated in _generated(generator.generate, trial):
+        fields = dated.written.split()
+        prepared = prepare(trial.model, trial.processor, dated.text, target_text=" ".join(fields[:-1]))
+        start = len(prepared.positions) - len(fields)
+        for place, (field, source) in enumerate(zip(fields, dated.sources, strict=True)):
+            request = Request(prepared, position=start + place, target=tokens[field])
+            yield Known(request, _units(prepared, start + place), (source,))
 
 
 def _units(prepared: PreparedInput, position: int) -> tuple[tuple[int, ...], ...]:
@@ -86,24 +92,24 @@ DATES = Suite(
 )
 
 
-def measure(suite: Suite, given: Trial, explainers: Explainers) -> SuiteTable:
+def measure(suite: Suite, trial: Trial, explainers: Explainers) -> SuiteTable:
     """Comprehensiveness and sufficiency, beside random orders of the same texts."""
-    texts = texts_of(given)
-    first = adapter_for(given.model).prepare(given.model, given.processor, texts[0])
+    texts = texts_of(trial)
+    first = adapter_for(trial.model).prepare(trial.model, trial.processor, texts[0])
     tried = scores_of(
-        given.model, given.processor, [Request(first)], explainers, label="trying", progress=given.progress
+        trial.model, trial.processor, [Request(first)], explainers, label="trying", progress=trial.progress
     )
     found = faithfulness(
-        given.model,
-        given.processor,
+        trial.model,
+        trial.processor,
         texts,
         methods=[name for name in explainers.methods if name in tried.rows] or METHODS.names()[:1],  # it wants one
         references={name: reference for name, reference in explainers.references.items() if name in tried.rows},
         normalize=explainers.normalize,
         steps=1,
-        seed=given.seed,
-        progress=given.progress,
-        **given.keeping.options(),
+        seed=trial.seed,
+        progress=trial.progress,
+        **trial.keeping.options(),
     )
     return SuiteTable(
         values={name: found.values[RANDOM if name == CHANCE else name][:, :2] for name in (*tried.rows, CHANCE)},
@@ -115,11 +121,11 @@ def measure(suite: Suite, given: Trial, explainers: Explainers) -> SuiteTable:
     )
 
 
-def texts_of(given: Trial) -> list[Any]:
+def texts_of(trial: Trial) -> list[Any]:
     """The user's texts: a list, or a file of them."""
-    if isinstance(given.data, (str, Path)):
-        return [text.text for text in read_texts(given.data, limit=given.rows)]
-    texts = list(given.data or ())[: given.rows]
+    if isinstance(trial.data, (str, Path)):
+        return [text.text for text in read_texts(trial.data, limit=trial.rows)]
+    texts = list(trial.data or ())[: trial.rows]
     if not texts:
         raise InputError("faithfulness is measured on texts: give them as data, in a list or in a file")
     return texts
@@ -160,10 +166,10 @@ def names_sentences(seed: int = 0) -> list[tuple[str, str, bool]]:
     ]
 
 
-def names_questions(given: Trial) -> Iterator[Known]:
+def names_questions(trial: Trial) -> Iterator[Known]:
     """A question for each sentence; a name that the tokenizer takes apart is one word all the same."""
-    for text, name, woman in names_sentences(given.seed):
-        sentence = masked(given.model, given.processor, text, (HER, HIS))
+    for text, name, woman in names_sentences(trial.seed):
+        sentence = masked(trial.model, trial.processor, text, (HER, HIS))
         (candidate,) = find([name], sentence)
         words = sentence.prepared.words
         right = tuple(place for place, word in enumerate(words) if set(word.positions) & set(candidate.positions))
@@ -191,22 +197,17 @@ NAMES = Suite(
 )
 
 
-def patch_questions(given: Trial) -> Iterator[Known]:
+def patch_questions(trial: Trial) -> Iterator[Known]:
     """Pictures without end."""
-    model = given.model
+    model = trial.model
     labels = check_labels(model, planted_patch.LABELS, "patch")
     prepare = adapter_for(model).prepare
-    for part in count():
-        for one in planted_patch.generate(_AT_ONCE, seed=1 + given.seed * 1_000_003 + part):
-            prepared = prepare(model, given.processor, one.image)
-            patches = prepared.positions.named
-            right = next(place for place, patch in enumerate(patches) if patch.token == one.token)
-            units = tuple(prepared.units)
-            yield Known(Request(prepared, target=labels.index(one.label)), units, (right,))
-
-
-def _patch_model() -> tuple[Any, Any]:
-    return planted_patch.load_demo()
+    for sample in _generated(planted_patch.generate, trial, first_seed=1):
+        prepared = prepare(model, trial.processor, sample.image)
+        patches = prepared.positions.named
+        right = next(place for place, patch in enumerate(patches) if patch.token == sample.token)
+        units = tuple(prepared.units)
+        yield Known(Request(prepared, target=labels.index(sample.label)), units, (right,))
 
 
 PATCH = Suite(
@@ -217,38 +218,33 @@ PATCH = Suite(
     measure=by_rank,
     questions=patch_questions,
     unit="patch",
-    embedded=_patch_model,
+    embedded=planted_patch.load_demo,
     heads=("ForImageClassification",),
     rows=30,
 )
 
 
-def question_questions(given: Trial) -> Iterator[Known]:
+def question_questions(trial: Trial) -> Iterator[Known]:
     """Pictures without end, each asked for its colour, behind the words that lead up to it."""
-    model, processor = given.model, given.processor
+    model, processor = trial.model, trial.processor
     if not accepts_image_and_text(model):
         raise ChoiceError(f"the suite 'question' asks a decoder of pictures and text; {type(model).__name__} is none")
     tokens = token_of_each(processor.tokenizer, tuple(picture_question.COLOURS), "question")
     prepare = adapter_for(model).prepare
-    for part in count():
-        for one in picture_question.generate(_AT_ONCE, seed=1 + given.seed * 1_000_003 + part):
-            *before, colour = one.answer.split()
-            text = " ".join((IMAGE, one.question, *before))
-            prepared = prepare(model, processor, {"image": one.image, "text": text})
-            patches = prepared.positions[prepared.text_length :].named
-            right = next(place for place, patch in enumerate(patches) if patch.token == one.token)
-            image_tokens = {
-                str(position.box): position.index
-                for position in prepared.positions[: prepared.text_length]
-                if position.box is not None
-            }
-            # An image token and the patch that it reads are one; the words of the question only say where to look.
-            units = tuple((patch.index, image_tokens[str(patch.box)]) for patch in patches)
-            yield Known(Request(prepared, target=tokens[colour]), units, (right,))
-
-
-def _question_model() -> tuple[Any, Any]:
-    return load_demo()
+    for sample in _generated(picture_question.generate, trial, first_seed=1):
+        *before, colour = sample.answer.split()
+        text = " ".join((IMAGE, sample.question, *before))
+        prepared = prepare(model, processor, {"image": sample.image, "text": text})
+        patches = prepared.positions[prepared.text_length :].named
+        right = next(place for place, patch in enumerate(patches) if patch.token == sample.token)
+        image_tokens = {
+            str(position.box): position.index
+            for position in prepared.positions[: prepared.text_length]
+            if position.box is not None
+        }
+        # An image token and the patch that it reads are one; the words of the question only say where to look.
+        units = tuple((patch.index, image_tokens[str(patch.box)]) for patch in patches)
+        yield Known(Request(prepared, target=tokens[colour]), units, (right,))
 
 
 QUESTION = Suite(
@@ -259,22 +255,21 @@ QUESTION = Suite(
     measure=by_rank,
     questions=question_questions,
     unit="patch",
-    embedded=_question_model,
+    embedded=picture_question.load_demo,
     by_name=True,
     heads=("ForConditionalGeneration",),
     rows=60,
 )
 
 
-def recall_questions(given: Trial) -> Iterator[Known]:
+def recall_questions(trial: Trial) -> Iterator[Known]:
     """Texts without end."""
-    tokens = token_of_each(given.processor, recall.VALUES, "recall")
-    prepare = adapter_for(given.model).prepare
-    for part in count():
-        for one in recall.generate(_AT_ONCE, seed=given.seed * 1_000_003 + part):
-            prepared = prepare(given.model, given.processor, one.text)
-            units = tuple(word.positions for word in prepared.words)
-            yield Known(Request(prepared, target=tokens[one.answer]), units, (one.source,))
+    tokens = token_of_each(trial.processor, recall.VALUES, "recall")
+    prepare = adapter_for(trial.model).prepare
+    for sample in _generated(recall.generate, trial):
+        prepared = prepare(trial.model, trial.processor, sample.text)
+        units = tuple(word.positions for word in prepared.words)
+        yield Known(Request(prepared, target=tokens[sample.answer]), units, (sample.source,))
 
 
 def embedded() -> tuple[Any, Any]:
@@ -301,15 +296,14 @@ PAIRS, IN_ONE = 8, 2
 """Pairs of a text, and of a document."""
 
 
-def documents_questions(given: Trial) -> Iterator[Known]:
+def documents_questions(trial: Trial) -> Iterator[Known]:
     """Texts without end."""
-    tokens = token_of_each(given.processor, recall.VALUES, "recall")
-    prepare = adapter_for(given.model).prepare
-    for part in count():
-        for one in recall.generate(_AT_ONCE, seed=given.seed * 1_000_003 + part, pairs=PAIRS):
-            prepared = with_spans(prepare(given.model, given.processor, one.text), documents(one.text))
-            units = tuple(span.positions for span in prepared.spans)
-            yield Known(Request(prepared, target=tokens[one.answer]), units, (one.source // (2 * IN_ONE),))
+    tokens = token_of_each(trial.processor, recall.VALUES, "recall")
+    prepare = adapter_for(trial.model).prepare
+    for sample in _generated(partial(recall.generate, pairs=PAIRS), trial):
+        prepared = with_spans(prepare(trial.model, trial.processor, sample.text), documents(sample.text))
+        units = tuple(span.positions for span in prepared.spans)
+        yield Known(Request(prepared, target=tokens[sample.answer]), units, (sample.source // (2 * IN_ONE),))
 
 
 def documents(text: str) -> list[str]:
@@ -344,13 +338,13 @@ _REACH = 2
 """A determiner stands right before its noun, or before the adjective there."""
 
 
-def subject_questions(given: Trial) -> Iterator[Known]:
+def subject_questions(trial: Trial) -> Iterator[Known]:
     """Sentences without end."""
-    check_labels(given.model, LABELS, "subject")
-    prepare = adapter_for(given.model).prepare
+    check_labels(trial.model, LABELS, "subject")
+    prepare = adapter_for(trial.model).prepare
     for part in count():
-        for sentence in subject_sentences(given.seed * 1_000_003 + part):
-            prepared = prepare(given.model, given.processor, sentence.text)
+        for sentence in subject_sentences(trial.seed * 1_000_003 + part):
+            prepared = prepare(trial.model, trial.processor, sentence.text)
             if len(prepared.words) == len(sentence.words) and sentence.subject is not None:
                 units = tuple(word.positions for word in prepared.words)
                 yield Known(Request(prepared, target=sentence.label), units, (sentence.subject,))
@@ -387,22 +381,17 @@ SUBJECT = Suite(
 )
 
 
-def tone_questions(given: Trial) -> Iterator[Known]:
+def tone_questions(trial: Trial) -> Iterator[Known]:
     """Sounds without end."""
-    model = given.model
+    model = trial.model
     labels = check_labels(model, planted_tone.LABELS, "tone")
     prepare = adapter_for(model).prepare
-    for part in count():
-        for one in planted_tone.generate(_AT_ONCE, seed=1 + given.seed * 1_000_003 + part):
-            audio = {"array": one.audio, "sampling_rate": planted_tone.RATE}
-            prepared = prepare(model, given.processor, audio)
-            times = [prepared.positions[word.positions[0]].time or (0.0, 0.0) for word in prepared.words]
-            units = tuple(word.positions for word in prepared.words)
-            yield Known(Request(prepared, target=labels.index(one.label)), units, one.filled(times))
-
-
-def _tone_model() -> tuple[Any, Any]:
-    return load_demo_tone()
+    for sample in _generated(planted_tone.generate, trial, first_seed=1):
+        audio = {"array": sample.audio, "sampling_rate": planted_tone.RATE}
+        prepared = prepare(model, trial.processor, audio)
+        times = [prepared.positions[word.positions[0]].time or (0.0, 0.0) for word in prepared.words]
+        units = tuple(word.positions for word in prepared.words)
+        yield Known(Request(prepared, target=labels.index(sample.label)), units, sample.filled(times))
 
 
 TONE = Suite(
@@ -413,7 +402,7 @@ TONE = Suite(
     measure=by_rank,
     questions=tone_questions,
     unit="stretch",
-    embedded=_tone_model,
+    embedded=planted_tone.load_demo,
     by_name=True,
     heads=("ForSequenceClassification", "ForAudioClassification"),
     rows=60,

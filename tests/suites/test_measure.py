@@ -1,5 +1,7 @@
 """`benchmark`: which suites are run on what, what is said of bad input, and what refuses."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -13,7 +15,6 @@ from attnx.benchmarks.result import SuiteTable
 from attnx.errors import ArgumentError, ChoiceError, InputError
 from attnx.pipeline import Request
 from tests import verb_number_zoo, zoo
-from tests.made import with_scores
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +76,7 @@ def test_a_method_that_refuses_does_not_take_the_others_with_it(monkeypatch):
     def refuse(graph, asked):
         raise CostError("not today")
 
-    METHODS.add("lazy", with_scores(row, name="lazy", relevance=refuse))
+    METHODS.add("lazy", replace(row, name="lazy", relevance=refuse))
     try:
         found = attnx.benchmark(suites="recall", methods=["lazy", "raw"], rows=2, progress=False)
     finally:
@@ -92,7 +93,7 @@ def test_the_record_speaks_of_all_that_was_measured():
     def refuse(graph, asked):
         raise CostError("not today")
 
-    METHODS.add("lazy", with_scores(METHODS["raw"], name="lazy", relevance=refuse))
+    METHODS.add("lazy", replace(METHODS["raw"], name="lazy", relevance=refuse))
     try:
         found = attnx.benchmark(
             suites="recall",
