@@ -343,7 +343,7 @@ def _add_references(scores: Scores, ask: _Asking) -> None:
         scores.rows[name] = [_scaled(item.scores) for item in measured]
         scores.signed += [name] if any(item.signed for item in measured) else []
         records[name] = {**options_on_record(options), **_shared_facts(measured)}
-    scores.provenance = {**scores.provenance, "methods": records}
+    scores.provenance = {**scores.provenance, "methods": {**scores.provenance.get("methods", {}), **records}}
 
 
 def _shared_facts(measured: Sequence[Scored]) -> dict[str, Any]:

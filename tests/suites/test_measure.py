@@ -106,10 +106,10 @@ def test_the_record_speaks_of_all_that_was_measured():
         METHODS.remove("lazy")
     kept = found.suites["recall"].provenance
     assert set(kept["settings"]["residual"]) == {"raw", "rollout"}, "asked one by one, they are on record together"
-    assert kept["references"]["blankout"]["unit"] == "word"
-    assert kept["references"]["blankout"]["baseline"]
-    assert "before" not in kept["references"]["blankout"], "a number of one input is not one of the suite"
-    assert set(kept["references"]["gradient"]) >= {"score"}
+    assert kept["methods"]["blankout"]["unit"] == "word"
+    assert kept["methods"]["blankout"]["baseline"]
+    assert "before" not in kept["methods"]["blankout"], "a number of one input is not one of the suite"
+    assert set(kept["methods"]["gradient"]) >= {"score"}
     assert attnx.BenchmarkTable.from_json(found.to_json()) == found
 
 
