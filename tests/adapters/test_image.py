@@ -42,7 +42,7 @@ def test_positions_are_the_prefix_and_then_the_patches(name):
     prefix = PREFIXES[name]
     e = attnx.explain(zoo.model(name), processor(), photo(), position=0)
     assert list(e.tokens[: len(prefix)]) == prefix
-    assert [one.special for one in e.positions] == [True] * len(prefix) + [False] * 16
+    assert [item.special for item in e.positions] == [True] * len(prefix) + [False] * 16
     assert e.tokens[len(prefix) :] == tuple(f"r{row}c{column}" for row in range(4) for column in range(4))
     first, last = e.positions[len(prefix)], e.positions[-1]
     assert first.box == pytest.approx((0, 0, 15, 10))
@@ -65,18 +65,22 @@ def test_a_model_without_cls_asks_for_a_position():
         attnx.explain(zoo.model("siglip_vision_model"), processor(), photo())
 
 
-def test_a_classifier_that_pools_patches_says_that_cls_is_not_its_answer():
+def beit_that_pools():
     config = hf.BeitConfig(image_size=32, patch_size=8, num_labels=2, use_mean_pooling=True, **zoo.WIDTH)
-    e = attnx.explain(hf.BeitForImageClassification(config).eval(), processor(), photo())
-    assert "classifies the mean of all patches" in e.notes[0]
+    return hf.BeitForImageClassification(config)
 
 
-def test_so_does_clips_classifier():
+def clip_classifier():
     vision = hf.CLIPVisionConfig(image_size=32, patch_size=8, **zoo.WIDTH)
     text = hf.CLIPTextConfig(vocab_size=50, bos_token_id=1, eos_token_id=2, **zoo.WIDTH)
     config = hf.CLIPConfig(vision_config=vision.to_dict(), text_config=text.to_dict())
-    e = attnx.explain(hf.CLIPForImageClassification(config).eval(), processor(), photo(), methods="raw")
-    assert "CLIPForImageClassification classifies the mean of all patches" in e.notes[0]
+    return hf.CLIPForImageClassification(config)
+
+
+@pytest.mark.parametrize("classifier", [beit_that_pools, clip_classifier])
+def test_a_classifier_that_pools_patches_says_that_it_does_not_predict_from_cls(classifier):
+    e = attnx.explain(classifier().eval(), processor(), photo(), methods="raw")
+    assert f"{type(classifier()).__name__} classifies the mean of all patches" in e.notes[0]
     alone = attnx.explain(zoo.model("clip_vision_model"), processor(), photo(), methods="raw")
     assert not any("classifies the mean" in note for note in alone.notes)
 
@@ -85,16 +89,6 @@ def test_windows_are_refused_with_the_reason():
     config = hf.SwinConfig(image_size=32, patch_size=2, embed_dim=16, depths=[1, 1], num_heads=[2, 2], window_size=4)
     with pytest.raises(CaptureError, match=r"16 maps of 16 × 16 positions .*windows .*without an n × n map"):
         attnx.explain(hf.SwinModel(config).eval(), processor(), photo())
-
-
-@pytest.mark.parametrize("tower", [hf.CLIPModel, hf.SiglipModel])
-def test_of_two_towers_the_vision_tower_can_be_explained(tower):
-    config = tower.config_class()
-    vision = type(config.vision_config)(image_size=32, patch_size=8, **zoo.WIDTH)
-    text = type(config.text_config)(vocab_size=50, **zoo.WIDTH)
-    model = tower(tower.config_class(text_config=text.to_dict(), vision_config=vision.to_dict())).eval()
-    e = attnx.explain(model.vision_model, processor(), photo(), position=0)
-    assert e.tokens[-1] == "r3c3"
 
 
 class Reader(torch.nn.Module):
@@ -168,7 +162,7 @@ def test_boxes_meet_and_cover_what_the_model_sees(name):
     (width, height), resize = GEOMETRIES[name]
     size = (32, 48) if name == "not square" else (32, 32)
     e = attnx.explain(Reader(0, size).eval(), resize, Image.new("RGB", (width, height)), methods="raw")
-    boxes = [one.box for one in e.positions if one.box]
+    boxes = [item.box for item in e.positions if item.box]
     left, top = min(box[0] for box in boxes), min(box[1] for box in boxes)
     right, bottom = max(box[2] for box in boxes), max(box[3] for box in boxes)
     area = sum((box[2] - box[0]) * (box[3] - box[1]) for box in boxes)
@@ -208,18 +202,18 @@ def test_images_of_all_kinds_give_the_same(tmp_path):
         picture.convert("RGBA"),
     ]
     expected = attnx.explain(zoo.model("vit"), processor(), picture)
-    for one in attnx.explain(zoo.model("vit"), processor(), kinds):
-        np.testing.assert_allclose(one["rollout"], expected["rollout"], atol=1e-6)
-        assert one.image_size == (60, 40)
+    for item in attnx.explain(zoo.model("vit"), processor(), kinds):
+        np.testing.assert_allclose(item["rollout"], expected["rollout"], atol=1e-6)
+        assert item.image_size == (60, 40)
 
 
 def test_images_of_one_batch_may_differ_in_shape():
     wide, tall = processor(size={"height": 32, "width": 64}), processor(size={"height": 64, "width": 32})
     model = zoo.model("dinov2")  # interpolates by itself
-    ready = [one(photo(), return_tensors="pt") for one in (wide, tall)]
+    ready = [item(photo(), return_tensors="pt") for item in (wide, tall)]
     together = attnx.explain(model, processor(), ready)
-    for one, alone in zip(together, ready, strict=True):
-        np.testing.assert_allclose(one["rollout"], attnx.explain(model, processor(), alone)["rollout"], atol=1e-6)
+    for item, alone in zip(together, ready, strict=True):
+        np.testing.assert_allclose(item["rollout"], attnx.explain(model, processor(), alone)["rollout"], atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["vit", "deit", "beit", "clip_vision_model", "siglip_vision_model"])
@@ -279,7 +273,7 @@ def flipped(images, return_tensors):
 
 def test_a_processor_that_turns_images_leaves_patches_without_boxes():
     e = attnx.explain(zoo.model("vit"), flipped, photo())
-    assert all(one.box is None for one in e.positions)
+    assert all(item.box is None for item in e.positions)
     assert "no box in the original" in e.notes[0]
 
 

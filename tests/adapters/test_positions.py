@@ -23,69 +23,45 @@ def test_words_of_a_text(text, words):
     assert [text[start:end] for start, end in word_spans(text)] == words
 
 
-def tokens(text, *spans, **options):
-    return [Position(index, text[a:b] or "x", start=a, end=b, **options) for index, (a, b) in enumerate(spans)]
+GROUPED = {
+    "pieces of a word": (
+        "un\u00adaffordable flats",
+        [(0, 2), (2, 13), (14, 19)],
+        [("un\u00adaffordable", 0, 1), ("flats", 2)],
+    ),
+    "a space before a piece": ("hello world", [(0, 5), (5, 8), (8, 11)], [("hello", 0), ("world", 1, 2)]),
+    "a token wider than a word": (
+        "about [MASK] book",
+        [(0, 5), (6, 12), (13, 17)],
+        [("about", 0), ("[MASK]", 1), ("book", 2)],
+    ),
+    "a word that occurs twice": ("key to key", [(0, 3), (4, 6), (7, 10)], [("key", 0), ("to", 1), ("key", 2)]),
+    "bytes of one character": ("a 👍", [(0, 1), (1, 3), (2, 3), (2, 3)], [("a", 0), ("👍", 1, 2, 3)]),
+    "a space alone": ("the  key ", [(0, 3), (3, 5), (5, 8), (8, 9)], [("the", 0), ("key", 1, 2), (" ", 3)]),
+    "a line break": ("a\n\nb", [(0, 1), (1, 3), (3, 4)], [("a", 0), ("\n\n", 1), ("b", 2)]),
+}
 
 
-def test_pieces_of_a_word_are_one_word():
-    text = "un\u00adaffordable flats"
-    _, words = group_words(tokens(text, (0, 2), (2, 13), (14, 19)), [text])
-    assert [(word.text, word.positions) for word in words] == [(text[:13], (0, 1)), ("flats", (2,))]
-
-
-def test_a_space_before_a_piece_does_not_belong_to_the_word():
-    text = "hello world"
-    positions, words = group_words(tokens(text, (0, 5), (5, 8), (8, 11)), [text])
-    assert [word.text for word in words] == ["hello", "world"]
-    assert [one.word for one in positions] == [0, 1, 1]
-
-
-def test_a_token_wider_than_a_word_makes_the_word_as_wide():
-    text = "about [MASK] book"
-    _, words = group_words(tokens(text, (0, 5), (6, 12), (13, 17)), [text])
-    assert [word.text for word in words] == ["about", "[MASK]", "book"]
-
-
-def test_a_word_that_occurs_twice_is_two_words():
-    text = "key to key"
-    _, words = group_words(tokens(text, (0, 3), (4, 6), (7, 10)), [text])
-    assert [word.positions for word in words if word.text == "key"] == [(0,), (2,)]
-
-
-def test_bytes_of_one_character_are_one_word():
-    text = "a 👍"
-    _, words = group_words(tokens(text, (0, 1), (1, 3), (2, 3), (2, 3)), [text])
-    assert [(word.text, word.positions) for word in words] == [("a", (0,)), ("👍", (1, 2, 3))]
-
-
-def test_a_space_alone_belongs_to_the_word_that_follows():
-    text = "the  key "
-    _, words = group_words(tokens(text, (0, 3), (3, 5), (5, 8), (8, 9)), [text])
-    assert [(word.text, word.positions) for word in words] == [("the", (0,)), ("key", (1, 2)), (" ", (3,))]
-
-
-def test_a_line_break_is_a_word_by_itself():
-    text = "a\n\nb"
-    _, words = group_words(tokens(text, (0, 1), (1, 3), (3, 4)), [text])
-    assert [word.text for word in words] == ["a", "\n\n", "b"]
+@pytest.mark.parametrize("name", GROUPED)
+def test_tokens_are_grouped_into_the_words_of_the_text(name):
+    text, spans, expected = GROUPED[name]
+    tokens = [Position(index, text[a:b] or "x", start=a, end=b) for index, (a, b) in enumerate(spans)]
+    positions, words = group_words(tokens, [text])
+    assert [(word.text, *word.positions) for word in words] == expected
+    assert all(positions[index].word == word.index for word in words for index in word.positions)
 
 
 def test_segments_are_apart_and_special_tokens_have_no_word():
-    first = [
-        Position(0, "[CLS]", special=True),
-        *(Position(1, "a", start=0, end=1),),
-        Position(2, "[SEP]", special=True),
-    ]
-    second = [Position(3, "a", start=0, end=1, segment=1)]
-    positions, words = group_words([*first, *second], ["a", "a"])
+    first = [Position(0, "[CLS]", special=True), Position(1, "a", start=0, end=1), Position(2, "[SEP]", special=True)]
+    positions, words = group_words([*first, Position(3, "a", start=0, end=1, segment=1)], ["a", "a"])
     assert [(word.text, word.segment, word.positions) for word in words] == [("a", 0, (1,)), ("a", 1, (3,))]
-    assert [one.word for one in positions] == [None, 0, None, 1]
+    assert [position.word for position in positions] == [None, 0, None, 1]
 
 
 def test_without_offsets_each_token_is_a_word():
     positions, words = group_words([Position(0, "[CLS]", special=True), Position(1, "▁he"), Position(2, "y")], ["hey"])
     assert [word.text for word in words] == ["▁he", "y"]
-    assert [one.word for one in positions] == [None, 0, 1]
+    assert [position.word for position in positions] == [None, 0, 1]
 
 
 def test_content_is_what_is_no_special_token_also_of_a_part():
