@@ -161,7 +161,7 @@ def slack(tensor: Tensor) -> float:
 def max_batch_positions(model: nn.Module, *, all_answers: bool = False) -> int:
     """The size of a batch. Where every position gets logits over a vocabulary, they take the most memory.
 
-    Models that can be told where to answer answer nowhere else, unless `all_answers` are wanted.
+    Models that take `logits_to_keep` compute no others, unless `all_answers` are needed.
     """
     device, _ = _device_and_dtype(model)
     most = MAX_BATCH_POSITIONS if device is None or device.type == "cpu" else _ON_AN_ACCELERATOR

@@ -45,7 +45,7 @@ def sink_shares(model: nn.Module, embedding: nn.Module, kernels: Sequence[Kernel
     if len(neutral) != len(kernels):
         raise CaptureError(
             f"{type(model).__name__} attends {len(kernels)} times on this input and {len(neutral)} times on one token, "
-            "so what its first position is cannot be told apart; use lrp with sink=False"
+            "so its first position cannot be separated; use lrp with sink=False"
         )
     shares = torch.zeros(batch, dtype=torch.float64)
     for kernel, mean in zip(kernels, neutral, strict=True):
