@@ -37,8 +37,9 @@ def test_each_generated_token_has_a_line(saved, monkeypatch, capsys):
 def test_json_has_everything(saved, monkeypatch, capsys):
     assert run(monkeypatch, PROMPT, "--model", saved, "--max-new-tokens", "3", "--json", "--layer", "2") == 0
     sequences = capsys.readouterr()
-    told = json.loads(sequences.out)
-    assert (told["layer"], set(told["relevance"])) == (2, {"raw", "rollout", "flow"})
+    attributions = json.loads(sequences.out)["attributions"]
+    layers = {name: attribution["layers"] for name, attribution in attributions.items()}
+    assert layers == {"lrp": None, "raw": [2], "rollout": [2], "flow": [2]}
     assert "ended the text immediately" in sequences.err
 
 

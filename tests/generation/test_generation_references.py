@@ -7,7 +7,6 @@ import pytest
 import torch
 
 import attnx
-from attnx.errors import ChoiceError
 from attnx.results import stripe
 from attnx.results.warnings import likeness
 from tests import zoo
@@ -87,9 +86,11 @@ def test_several_prompts_are_several_results():
     assert several[1] == alone
 
 
-def test_a_reference_among_the_methods_is_told_where_it_belongs():
-    with pytest.raises(ChoiceError, match="lrp is a reference"):
-        attnx.explain_generation(MODEL, TOKENIZER, PROMPT, methods="lrp")
+def test_methods_that_run_the_model_are_named_like_all_others():
+    alone = attnx.explain_generation(MODEL, TOKENIZER, PROMPT, methods="lrp", **FOUR)
+    several = attnx.explain_generation(MODEL, TOKENIZER, PROMPT, methods=["rollout", "lrp"], **FOUR)
+    assert (alone.methods, several.methods) == (("lrp",), ("rollout", "lrp"))
+    np.testing.assert_allclose(alone["lrp"], several["lrp"])
 
 
 def test_messages_of_a_chat_are_told_apart():

@@ -10,12 +10,12 @@ from tests.results import examples
 
 
 def test_a_view_is_loaded_once():
-    assert VIEWS["comparison"]() is VIEWS["comparison"]() is views.comparison()
+    assert VIEWS["similarity"]() is VIEWS["similarity"]() is views.similarity()
 
 
 def test_a_taken_kind_is_an_error():
-    with pytest.raises(RegistryError, match="view 'table' is registered already"):
-        VIEWS.add("table", views.table)
+    with pytest.raises(RegistryError, match="view 'similarity' is registered already"):
+        VIEWS.add("similarity", views.similarity)
 
 
 def test_what_only_an_explanation_can_do_is_named_as_its_methods():
