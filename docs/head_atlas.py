@@ -21,6 +21,6 @@ texts = [f"{first} {noun} {place}" for first in FIRST for noun in NOUNS for plac
 model, tokenizer = attnx.load_demo()
 figure, panels = plt.subplots(1, 3, figsize=(13, 3.3), layout="constrained")
 for method, by, panel in (("raw", "carried", 0), ("raw", "gradient", 1), ("rollout", "gradient", 2)):
-    atlas = attnx.head_atlas(model, tokenizer, texts, methods=method, references="gradient")
+    atlas = attnx.head_atlas(model, tokenizer, texts, methods=method, against="gradient")
     atlas.plot(ax=panels[panel], by=by)
 figure.savefig(PICTURE, dpi=120)

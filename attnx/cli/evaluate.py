@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import attnx
 from attnx.cli.options import (
     INPUT,
+    Against,
     Measure,
     Methods,
     Normalize,
@@ -36,7 +37,7 @@ def compare_command(
     *,
     inputs: TextInputs,
     method: Methods = None,
-    reference: References = None,
+    against: Against = None,
     measure: Measure = "spearman",
     target: TargetName = None,
     seed: Seed = 0,
@@ -45,7 +46,7 @@ def compare_command(
 ) -> None:
     """Measure the rank correlation of attention methods with attribution methods on many texts."""
     options = {"target": target, "measure": measure, "seed": seed}
-    outputs.show(_evaluate("compare", inputs, run, method, reference, **options))
+    outputs.show(_evaluate("compare", inputs, run, method, against, **options))
 
 
 def faithfulness_command(
@@ -86,7 +87,7 @@ def head_atlas_command(
     *,
     inputs: TextInputs,
     method: Annotated[str, option("--method NAME", "raw, rollout or flow.")] = "rollout",
-    reference: References = None,
+    against: Against = None,
     measure: Measure = "spearman",
     target: TargetName = None,
     run: RunDirOptions,
@@ -94,7 +95,7 @@ def head_atlas_command(
 ) -> None:
     """Show which heads contribute most to the explained position, as a grid of layers and heads."""
     options = {"target": target, "measure": measure}
-    outputs.show(_evaluate("head-atlas", inputs, run, [method], reference, **options))
+    outputs.show(_evaluate("head-atlas", inputs, run, [method], against, **options))
 
 
 def _evaluate(
@@ -111,7 +112,8 @@ def _evaluate(
     check_asked(methods, references, model=inputs.model, measure=options.get("measure"))
     options |= {"truncate": inputs.truncate, **more}
     options |= {"methods": methods} if methods else {}
-    options |= {"references": references} if references else {}
+    key = "against" if name in ("compare", "head-atlas") else "references"
+    options |= {key: references} if references else {}
     with asked_model(inputs.model) as (model, tokenizer), kept(run):
         return getattr(attnx, name.replace("-", "_"))(model, tokenizer, texts, **options)
 

@@ -73,6 +73,9 @@ Methods = Annotated[list[str] | None, option("--method NAME", "A method, see att
 References = Annotated[
     list[str] | None, option("--reference NAME", "A method that runs the model, such as lrp; repeat for several.")
 ]
+Against = Annotated[
+    list[str] | None, option("--against NAME", "A method to compare with, such as lrp; repeat for several.")
+]
 TargetName = Annotated[
     str | None, option("--target LABEL", "The class or token to explain (default: what the model predicts).")
 ]

@@ -51,7 +51,7 @@ class Comparison(EvaluationTable):
 
     Example:
         >>> model, tokenizer = attnx.load_demo()
-        >>> few = {"methods": "rollout", "references": "lrp", "progress": False}
+        >>> few = {"methods": "rollout", "against": "lrp", "progress": False}
         >>> c = compare(model, tokenizer, ["the keys to the cabinet"], **few)
         >>> Comparison.from_json(c.to_json()) == c
         True
@@ -231,18 +231,19 @@ def compare(
     texts: Any = None,
     *,
     methods: Sequence[str] | str = PAPER_METHODS,
-    references: AskedReferences = ("gradient", "blankout"),
+    against: AskedReferences = ("gradient", "blankout"),
     measure: str = "spearman",
     progress: bool = True,
     seed: int = 0,
     run_dir: str | PathLike[str] | None = None,
     **options: Any,
 ) -> Comparison:
-    """Measure how far each method agrees with each reference at every layer, over all `texts` (or one).
+    """Measure how far each method agrees at every layer with those that it is compared `against`, over all `texts`.
 
     Content positions are ranked, special tokens are not; a signed reference counts by its size.
 
     Args:
+        against: Names of methods that run the model, or names with options: `{"blankout": {"unit": "word"}}`.
         measure: "spearman", "kendall" or "top_k".
         run_dir: A folder in which the work is saved; the same call resumes where a stopped one was. `texts` is then
             whatever `explain_dataset` takes, and so are its options `column`, `shard_rows`, `engine`, `workers` and
@@ -251,15 +252,15 @@ def compare(
 
     Example:
         >>> model, tokenizer = attnx.load_demo()
-        >>> few = {"methods": "rollout", "references": "lrp", "progress": False}
+        >>> few = {"methods": "rollout", "against": "lrp", "progress": False}
         >>> c = compare(model, tokenizer, ["the keys to the cabinet"], **few)
         >>> c.cell("rollout", "lrp").count
         1
     """
     MEASURES[measure]
-    reference_options = asked_references(references)
+    reference_options = asked_references(against)
     if not reference_options:
-        raise InputError("a comparison needs a reference to compare with: references=('gradient', 'blankout')")
+        raise InputError("a comparison needs a method to compare with: against=('gradient', 'blankout')")
     output_options, options = OutputOptions.taken(run_dir, options)
     task = ComparisonTask({"methods": methods, "references": reference_options, **options}, measure, seed)
     result: Comparison = output_options.result(task, given_model(model, tokenizer), texts, progress=progress)

@@ -54,7 +54,7 @@ class HeadAtlas(EvaluationTable):
 
     Example:
         >>> model, tokenizer = attnx.load_demo()
-        >>> atlas = head_atlas(model, tokenizer, ["the keys to the cabinet"], references="lrp", progress=False)
+        >>> atlas = head_atlas(model, tokenizer, ["the keys to the cabinet"], against="lrp", progress=False)
         >>> HeadAtlas.from_json(atlas.to_json()) == atlas
         True
     """
@@ -221,7 +221,7 @@ def head_atlas(
     texts: Any = None,
     *,
     methods: Sequence[str] | str = ("rollout",),
-    references: AskedReferences = ("gradient", "blankout"),
+    against: AskedReferences = ("gradient", "blankout"),
     measure: str = "spearman",
     progress: bool = True,
     seed: int = 0,
@@ -237,13 +237,13 @@ def head_atlas(
 
     Args:
         measure: "spearman", "kendall" or "top_k".
-        references: With `()` the model is run once and nothing is measured on it.
+        against: Methods that run the model; with `()` the model is run once and nothing is measured on it.
         run_dir: A folder in which the work is saved and resumed, as in `compare`.
         options: Those of `explain`: target, position, layer, residual, normalize, drop_sink, truncate.
 
     Example:
         >>> model, tokenizer = attnx.load_demo()
-        >>> atlas = head_atlas(model, tokenizer, ["the keys to the cabinet"], references="lrp", progress=False)
+        >>> atlas = head_atlas(model, tokenizer, ["the keys to the cabinet"], against="lrp", progress=False)
         >>> len(atlas.best(3))
         3
     """
@@ -253,7 +253,7 @@ def head_atlas(
         raise ChoiceError("an atlas shows every head by one method: leave head= out, and give methods='rollout'")
     names = list(dict.fromkeys([RAW.name, rows[0].name]))  # what a head carries is raw attention
     output_options, options = OutputOptions.taken(run_dir, options)
-    options = {"methods": names, "head": "all", "references": asked_references(references), **options}
+    options = {"methods": names, "head": "all", "references": asked_references(against), **options}
     task = HeadAtlasTask(options, measure, seed)
     result: HeadAtlas = output_options.result(task, given_model(model, tokenizer), texts, progress=progress)
     return result

@@ -165,7 +165,7 @@ def test_a_path_cannot_begin_at_a_shorter_text():
 
 def test_a_comparison_says_with_what_its_reference_blanks():
     found = attnx.compare(
-        zoo.classifier(), zoo.wordpiece_tokenizer(), ["a witty film"], references="blankout", progress=False
+        zoo.classifier(), zoo.wordpiece_tokenizer(), ["a witty film"], against="blankout", progress=False
     )
     assert found.to_text().startswith("Agreement with blankout (blanked with [MASK]): spearman")
     assert "Agreement with blankout (blanked with [MASK])" in found.to_html()

@@ -39,7 +39,7 @@ def test_a_comparison_has_a_block_for_each_reference(run):
 
 def test_a_file_of_texts_is_read_and_the_result_written_in_each_format(run, tmp_path):
     (tmp_path / "few.csv").write_text("line\nthe key to the cabinets\nsome boxes in it\nkeys to it\n")
-    shared = ("--data", "few.csv", "--column", "line", "--limit", "2", "--reference", "blankout", "--method", "flow")
+    shared = ("--data", "few.csv", "--column", "line", "--limit", "2", "--against", "blankout", "--method", "flow")
     for suffix in (".md", ".json", ".csv", ".txt", ".tex"):
         assert run("compare", *shared, "-o", f"result{suffix}")[::2] == (0, f"attnx: wrote result{suffix}\n")
     code, _, err = run("compare", *shared, "--output", "result.html", "--html", "page.html")
@@ -87,7 +87,7 @@ def test_a_recommendation_ranks_the_chosen_methods(attnx_main, tmp_path):
 
 def test_a_head_atlas_is_a_grid_of_layers(attnx_main):
     code, out, _ = attnx_main(
-        "head-atlas", TEXTS[0], "--reference", "gradient", "--output", "x.json", "--html", "x.html"
+        "head-atlas", TEXTS[0], "--against", "gradient", "--output", "x.json", "--html", "x.html"
     )
     assert code == 0
     assert "Carried from other words" in out
@@ -106,7 +106,7 @@ def test_a_head_atlas_is_a_grid_of_layers(attnx_main):
         (("keys", "--output", "result.pdf"), "--output takes a file that ends in .json, .md"),
         (("keys", "--html", "result.json"), "--html takes a file that ends in .html"),
         (("keys", "--output", "nowhere/result.md"), "there is no directory nowhere; create it first"),
-        (("keys", "--reference", "saliency"), "reference 'saliency' is not known; there are: gradient, blankout"),
+        (("keys", "--against", "saliency"), "reference 'saliency' is not known; there are: gradient, blankout"),
         (("--data", "nowhere.txt"), "cannot read nowhere.txt"),
         (("the key", "--engine", "ray"), "--engine and --workers require a folder for the results: --run-dir DIR"),
     ],

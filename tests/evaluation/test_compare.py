@@ -47,7 +47,7 @@ def test_a_cell_is_the_mean_over_texts_at_the_last_layer_unless_asked(comparison
 
 
 def test_one_text_is_a_comparison_too():
-    alone = attnx.compare(zoo.model(), zoo.tokenizer(), TEXTS[0], methods="rollout", references="blankout")
+    alone = attnx.compare(zoo.model(), zoo.tokenizer(), TEXTS[0], methods="rollout", against="blankout")
     assert alone.texts == (TEXTS[0],)
     assert "mean of 1 text\n" in alone.to_text()
     assert "95 %" not in alone.to_text()
@@ -56,7 +56,7 @@ def test_one_text_is_a_comparison_too():
 def test_a_signed_reference_counts_by_its_size():
     e = attnx.explain(zoo.model(), zoo.tokenizer(), TEXTS[0], references={"blankout": {"signed": True}})
     assert (e["blankout"] < 0).any()
-    unsigned = attnx.compare(zoo.model(), zoo.tokenizer(), TEXTS[0], references="blankout")
+    unsigned = attnx.compare(zoo.model(), zoo.tokenizer(), TEXTS[0], against="blankout")
     np.testing.assert_allclose(
         attnx.Comparison.of([e]).layer_values("flow", "blankout"), unsigned.layer_values("flow", "blankout"), atol=1e-6
     )
@@ -68,7 +68,7 @@ def test_a_constant_reference_is_counted_as_undefined_and_printed_as_such():
 
     REFERENCES.add("constant", Reference("constant", constant))
     try:
-        found = attnx.compare(zoo.model(), zoo.tokenizer(), list(TEXTS), references="constant", progress=False)
+        found = attnx.compare(zoo.model(), zoo.tokenizer(), list(TEXTS), against="constant", progress=False)
     finally:
         REFERENCES.remove("constant")
     cell = found.cell("flow", "constant")
@@ -172,11 +172,11 @@ def test_five_kinds_of_model_are_compared_without_special_code(kind):
 
 def test_what_cannot_be_compared_is_an_error(comparison):
     with pytest.raises(ChoiceError, match=r"reference 'gradients' is not known; .* did you mean 'gradient'"):
-        attnx.compare(zoo.model(), zoo.tokenizer(), "keys", references="gradients")
+        attnx.compare(zoo.model(), zoo.tokenizer(), "keys", against="gradients")
     with pytest.raises(ChoiceError, match=r"option of blankout 'baselne' is not known; .* did you mean 'baseline'"):
-        attnx.compare(zoo.model(), zoo.tokenizer(), "keys", references={"blankout": {"baselne": 3}})
+        attnx.compare(zoo.model(), zoo.tokenizer(), "keys", against={"blankout": {"baselne": 3}})
     with pytest.raises(InputError, match="a comparison needs a reference"):
-        attnx.compare(zoo.model(), zoo.tokenizer(), "keys", references=())
+        attnx.compare(zoo.model(), zoo.tokenizer(), "keys", against=())
     with pytest.raises(InputError, match="the list of texts is empty"):
         attnx.compare(zoo.model(), zoo.tokenizer(), [])
     with pytest.raises(InputError, match="nothing was measured to compare with"):
@@ -223,9 +223,9 @@ def test_a_chat_is_one_text_to_all_questions_over_texts():
     model, tokenizer = families.causal_lm(), copy.deepcopy(families.bytelevel_tokenizer())
     tokenizer.chat_template = "{% for one in messages %}{{ one['role'] }}: {{ one['content'] }}{% endfor %}"
     chat = [{"role": "user", "content": "the key to the cabinets"}]
-    asked = {"progress": False, "references": "gradient"}
+    asked = {"progress": False, "against": "gradient"}
     assert len(attnx.compare(model, tokenizer, chat, **asked).texts) == 1
     assert len(attnx.compare(model, tokenizer, [chat, chat], **asked).texts) == 2
     assert len(attnx.head_atlas(model, tokenizer, chat, **asked).texts) == 1
-    measured = attnx.faithfulness(model, tokenizer, chat, steps=2, random=1, **asked)
+    measured = attnx.faithfulness(model, tokenizer, chat, steps=2, random=1, references="gradient", progress=False)
     assert len(measured.values["gradient"]) == 1

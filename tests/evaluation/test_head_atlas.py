@@ -18,7 +18,7 @@ TEXTS = ["the key to the cabinets is on a table", "hello world, she said", "a pl
 
 @pytest.fixture(scope="module")
 def atlas():
-    return attnx.head_atlas(zoo.classifier(), zoo.wordpiece_tokenizer(), TEXTS, references="gradient")
+    return attnx.head_atlas(zoo.classifier(), zoo.wordpiece_tokenizer(), TEXTS, against="gradient")
 
 
 def test_a_head_carries_its_attention_to_other_words(atlas):
@@ -45,12 +45,12 @@ def test_a_grid_is_the_mean_over_the_texts(atlas):
 
 
 def test_undefined_agreement_is_counted_and_left_out():
-    atlas = attnx.head_atlas(zoo.classifier(), zoo.wordpiece_tokenizer(), ["hello", *TEXTS], references="gradient")
+    atlas = attnx.head_atlas(zoo.classifier(), zoo.wordpiece_tokenizer(), ["hello", *TEXTS], against="gradient")
     assert np.isnan(atlas.values["gradient"][0]).all()
     assert not np.isnan(atlas.grid("gradient")).any()
     assert atlas.cell("gradient", "L1 h0").undefined == 1
     assert "Undefined and left out: 12 of 48." in atlas.to_text()
-    alone = attnx.head_atlas(zoo.classifier(), zoo.wordpiece_tokenizer(), "hello", references="gradient")
+    alone = attnx.head_atlas(zoo.classifier(), zoo.wordpiece_tokenizer(), "hello", against="gradient")
     assert alone.best(by="gradient") == []
     assert "–" in alone.to_text()
     assert len(alone.plot()) == 2
@@ -58,7 +58,7 @@ def test_undefined_agreement_is_counted_and_left_out():
 
 def test_the_first_token_of_a_decoder_is_nothing_to_carry():
     prompt = "the author talked to Sara"
-    atlas = attnx.head_atlas(zoo.causal_lm(), zoo.bytelevel_tokenizer(), prompt, references=(), methods="flow")
+    atlas = attnx.head_atlas(zoo.causal_lm(), zoo.bytelevel_tokenizer(), prompt, against=(), methods="flow")
     attention = attnx.capture(zoo.causal_lm(), **zoo.bytelevel_tokenizer()(prompt, return_tensors="pt")).numpy()
     np.testing.assert_allclose(atlas.head_values("carried")[0], attention[:, :, -1, 1:-1].sum(-1), atol=1e-5)
     assert (atlas.method, atlas.references) == ("flow", ())
@@ -66,7 +66,7 @@ def test_the_first_token_of_a_decoder_is_nothing_to_carry():
 
 def test_it_is_nothing_to_carry_in_a_long_text_either(monkeypatch):
     asked = zoo.causal_lm(), zoo.bytelevel_tokenizer(), "the author talked to Sara"
-    options = {"references": (), "methods": "raw", "normalize": None}
+    options = {"against": (), "methods": "raw", "normalize": None}
     short = attnx.head_atlas(*asked, **options)
     monkeypatch.setattr(plan, "LONG_INPUT", 4)
     np.testing.assert_allclose(attnx.head_atlas(*asked, **options).grid(), short.grid(), atol=1e-5)

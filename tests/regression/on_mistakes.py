@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 import attnx
+from attnx.paper.table import PaperTable
 from tests import zoo
 from tests.regression import present
 from tests.regression.group import Group, Outcome
@@ -166,15 +167,18 @@ def _of_studies() -> Iterator[tuple[str, Callable[[], Any]]]:
     }.items():
         ask = partial(study, one.model, one.processor, progress=False)
         yield f"{name} of nothing", partial(ask, [])
-        yield f"{name} with an unknown reference", partial(ask, texts, references="saliency")
+        yield (
+            f"{name} with an unknown reference",
+            partial(ask, texts, **{"references" if name == "faithfulness" else "against": "saliency"}),
+        )
         yield f"{name} at no layer", partial(ask, texts, layer=9)
         yield f"{name} of a number", partial(ask, [3])
     yield "compare by no measure", partial(attnx.compare, one.model, one.processor, texts, measure="cosine")
-    yield "compare with nothing", partial(attnx.compare, one.model, one.processor, texts, references=())
+    yield "compare with nothing", partial(attnx.compare, one.model, one.processor, texts, against=())
     yield "faithfulness in no steps", partial(attnx.faithfulness, one.model, one.processor, texts, steps=0)
     yield "an atlas of one head", partial(attnx.head_atlas, one.model, one.processor, texts, head=1)
-    for kind in (attnx.Comparison, attnx.Faithfulness, attnx.HeadAtlas, present.Table):
-        yield f"{kind.__name__} of another file", partial(kind.from_json, "{}")
+    for kind in (attnx.Comparison, attnx.Faithfulness, attnx.HeadAtlas, PaperTable):
+        yield f"{kind.__name__.removeprefix('Paper')} of another file", partial(kind.from_json, "{}")
     yield "generation by a classifier", partial(attnx.explain_generation, one.model, one.processor, texts[0])
     writer = subject("causal_lm")
     write = partial(attnx.explain_generation, writer.model, writer.processor)

@@ -108,11 +108,11 @@ def _compared(name: str) -> dict[str, Outcome]:
     if name == "vit_classifier":
         return found
     for measure in ("kendall", "top_k"):
-        found |= _named(measure, of_comparison(ask(measure=measure, methods="rollout", references="gradient")))
+        found |= _named(measure, of_comparison(ask(measure=measure, methods="rollout", against="gradient")))
     every = tuple(present.reference_names())
-    found |= _named("all references", of_comparison(ask(methods=("raw", "rollout"), references=every, seed=3)))
+    found |= _named("all references", of_comparison(ask(methods=("raw", "rollout"), against=every, seed=3)))
     options = {"head": "max", "residual": 0.3, "target": 1, "layer": 2}
-    return found | _named(called(options), of_comparison(ask(references="gradient", **options)))
+    return found | _named(called(options), of_comparison(ask(against="gradient", **options)))
 
 
 def _faithful(name: str) -> dict[str, Outcome]:
@@ -126,11 +126,11 @@ def _faithful(name: str) -> dict[str, Outcome]:
 def _atlas(name: str) -> dict[str, Outcome]:
     one = subject(name)
     ask = partial(attnx.head_atlas, one.model, one.processor, TEXTS[name], progress=False)
-    found = _named("defaults", of_atlas(ask(references="gradient")))
+    found = _named("defaults", of_atlas(ask(against="gradient")))
     for options in ({"method": "flow"}, {"method": "raw", "layer": 2}, {"method": "rollout", "normalize": None}):
         asked = {"methods" if name == "method" else name: value for name, value in options.items()}
-        found |= _named(called(options), of_atlas(ask(references=(), **asked)))
-    return found | _named("blankout", of_atlas(ask(references="blankout", measure="kendall", layer=3, seed=2)))
+        found |= _named(called(options), of_atlas(ask(against=(), **asked)))
+    return found | _named("blankout", of_atlas(ask(against="blankout", measure="kendall", layer=3, seed=2)))
 
 
 def _generated() -> dict[str, Outcome]:

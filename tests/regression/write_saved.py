@@ -43,7 +43,7 @@ def _studies() -> None:
     _write("comparison.json", attnx.compare(one.model, one.processor, texts, **asked).to_json())
     measured = attnx.faithfulness(one.model, one.processor, texts, **asked, random=2, steps=3)
     _write("faithfulness.json", measured.to_json())
-    atlas = attnx.head_atlas(one.model, one.processor, texts, references="gradient", progress=False)
+    atlas = attnx.head_atlas(one.model, one.processor, texts, against="gradient", progress=False)
     _write("head_atlas.json", atlas.to_json())
 
 

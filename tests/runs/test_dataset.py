@@ -166,7 +166,7 @@ def test_rows_for_which_memory_is_short_are_run_alone_then_later_and_never_fail(
             verb_number_zoo.tokenizer(),
             TEXTS,
             methods="raw",
-            references="gradient",
+            against="gradient",
             run_dir=tmp_path / "compared",
         )
     most = 10**6

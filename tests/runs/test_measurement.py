@@ -26,7 +26,9 @@ TEXTS = [
     *("the key to the cabinets", "keys near it", "the author that the old teachers like near a river"),
     *("some boxes in it", "the teachers like a river", "the old key", "a river near the boxes in the river"),
 ]
-FEW = {"methods": ("raw", "rollout"), "references": ("gradient", "lrp")}
+FEW = {"methods": ("raw", "rollout", "gradient", "lrp")}
+BOTH = {"methods": ("raw", "rollout"), "references": ("gradient", "lrp")}
+COMPARED = {"methods": ("raw", "rollout"), "against": ("gradient", "lrp")}
 NAMES = ("author", "Sara"), ("his", "her"), {"his": "author", "her": "Sara"}
 MASKED = [
     Sentence(text, *NAMES, answer)
@@ -49,11 +51,11 @@ def beginnings(count=7):
 
 
 TASKS = {
-    "comparison": lambda **kept: attnx.compare(*ours(), TEXTS, **FEW, progress=False, **kept),
-    "atlas": lambda **kept: attnx.head_atlas(*ours(), TEXTS, references="gradient", progress=False, **kept),
-    "faithfulness": lambda **kept: attnx.faithfulness(*ours(), TEXTS, **FEW, progress=False, **kept),
-    "recommendation": lambda **kept: attnx.recommend(*ours(), TEXTS, **FEW, random=2, progress=False, **kept),
-    "truth": lambda **kept: attnx.benchmark(suites="subject", rows=7, **FEW, progress=False, **kept),
+    "comparison": lambda **kept: attnx.compare(*ours(), TEXTS, **COMPARED, progress=False, **kept),
+    "atlas": lambda **kept: attnx.head_atlas(*ours(), TEXTS, against="gradient", progress=False, **kept),
+    "faithfulness": lambda **kept: attnx.faithfulness(*ours(), TEXTS, **FEW, references=(), progress=False, **kept),
+    "recommendation": lambda **kept: attnx.recommend(*ours(), TEXTS, **BOTH, random=2, progress=False, **kept),
+    "truth": lambda **kept: attnx.benchmark(suites="subject", rows=7, **BOTH, progress=False, **kept),
     "pronouns": lambda **kept: probe_pronouns(
         zoo.masked_lm(), zoo.wordpiece_tokenizer(), MASKED, methods="rollout", batch_size=2, **kept
     ),
@@ -136,7 +138,7 @@ def test_explanations_merge_whatever_the_parts(name):
 
 def test_rows_that_cannot_be_measured_are_left_out_and_noted(tmp_path):
     texts = [TEXTS[0], "", *TEXTS[1:4], "the key " * 200, 7]
-    found = attnx.compare(*ours(), texts, **FEW, progress=False, run_dir=tmp_path / "run", shard_rows=3)
+    found = attnx.compare(*ours(), texts, **COMPARED, progress=False, run_dir=tmp_path / "run", shard_rows=3)
     assert found.texts == tuple(TEXTS[:4])
     notes = {note: count for note, count in found.notes.items() if note.startswith("left out: ")}
     assert sum(notes.values()) == 3
@@ -145,7 +147,7 @@ def test_rows_that_cannot_be_measured_are_left_out_and_noted(tmp_path):
     assert len(list(failed_rows(run_dir, existing_manifest(run_dir), parts(run_dir).values()))) == 3
     assert "left out: the text is empty: give at least one word (1 besides these 4)" in found.to_text()
     with pytest.raises(InputError, match="empty"):
-        attnx.compare(*ours(), texts, **FEW, progress=False)
+        attnx.compare(*ours(), texts, **COMPARED, progress=False)
 
 
 def test_a_paper_table_notes_what_was_left_out(tmp_path):
@@ -161,7 +163,7 @@ def test_a_file_is_read_by_its_column_as_it_is_needed(tmp_path):
     path = tmp_path / "texts.csv"
     path.write_text("sentence,label\n" + "".join(f"{text},x\n" for text in TEXTS))
     kept = {"run_dir": tmp_path / "run", "column": "sentence", "shard_rows": 7}
-    assert attnx.compare(*ours(), path, **FEW, progress=False, **kept) == TASKS["comparison"]()
+    assert attnx.compare(*ours(), path, **COMPARED, progress=False, **kept) == TASKS["comparison"]()
 
 
 def test_other_settings_in_the_same_folder_are_an_error_that_names_them(tmp_path):
@@ -193,13 +195,13 @@ def test_what_does_not_fit_is_said_before_anything_runs(options, error, said, tm
 
 def test_where_no_row_can_be_measured_the_first_reason_is_told(tmp_path):
     with pytest.raises(AttnxError, match=r"none of the first 2 rows can be explained; row 0: .*empty"):
-        attnx.compare(*ours(), ["", ""], **FEW, progress=False, run_dir=tmp_path / "run")
+        attnx.compare(*ours(), ["", ""], **COMPARED, progress=False, run_dir=tmp_path / "run")
 
 
 @pytest.mark.skipif(not hasattr(kills.os, "fork"), reason="this system cannot fork")
 def test_a_comparison_that_is_killed_goes_on(tmp_path):
     texts = [one for one in kills.sentences(60) if one]
-    options = {**FEW, "shard_rows": 8, "progress": False}
+    options = {**COMPARED, "shard_rows": 8, "progress": False}
     whole = attnx.compare(*ours(), texts, **options, run_dir=tmp_path / "whole")
     killed = 0
     for seconds in (0.05, 0.2, 0.4):
