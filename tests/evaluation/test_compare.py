@@ -175,7 +175,7 @@ def test_what_cannot_be_compared_is_an_error(comparison):
         attnx.compare(zoo.model(), zoo.tokenizer(), "keys", against="gradients")
     with pytest.raises(ChoiceError, match=r"option of blankout 'baselne' is not known; .* did you mean 'baseline'"):
         attnx.compare(zoo.model(), zoo.tokenizer(), "keys", against={"blankout": {"baselne": 3}})
-    with pytest.raises(InputError, match="a comparison needs a reference"):
+    with pytest.raises(InputError, match="a comparison needs a method"):
         attnx.compare(zoo.model(), zoo.tokenizer(), "keys", against=())
     with pytest.raises(InputError, match="the list of texts is empty"):
         attnx.compare(zoo.model(), zoo.tokenizer(), [])

@@ -117,7 +117,6 @@ def _of_explain() -> Iterator[tuple[str, Callable[[], Any]]]:
     ask = partial(attnx.explain, one.model, one.processor)
     for options in (
         {"methods": ()},
-        {"methods": "gradient"},
         {"layer": 4},
         {"position": 99},
         {"head": 4},

@@ -10,7 +10,20 @@ from tests.regression.cases import GROUPS
 from tests.regression.drift import PLAIN, ROUNDING, apart, drift, models
 from tests.regression.group import EXACT, Group, Numbers
 
-STORED = numbers_file.read()
+OF_02_ALONE = {
+    "saved/comparison.json": None,
+    "saved/faithfulness.json": None,
+    "saved/head_atlas.json": None,
+    "saved/table1.json": None,
+    "mistakes": "explain {'methods': 'gradient'}",
+}
+"""Groups of the file, or cases in them, that have no counterpart: old formats, and an error that is none any more."""
+
+STORED = {
+    group: {name: stored for name, stored in cases.items() if name != OF_02_ALONE.get(group)}
+    for group, cases in numbers_file.read().items()
+    if OF_02_ALONE.get(group, "") is not None
+}
 
 
 @pytest.mark.parametrize(
