@@ -86,9 +86,7 @@ def test_a_recommendation_ranks_the_chosen_methods(attnx_main, tmp_path):
 
 
 def test_a_head_atlas_is_a_grid_of_layers(attnx_main):
-    code, out, _ = attnx_main(
-        "head-atlas", TEXTS[0], "--against", "gradient", "--output", "x.json", "--html", "x.html"
-    )
+    code, out, _ = attnx_main("head-atlas", TEXTS[0], "--against", "gradient", "--output", "x.json", "--html", "x.html")
     assert code == 0
     assert "Carried from other words" in out
     assert out.count("\nL6 ") == 2
@@ -106,7 +104,7 @@ def test_a_head_atlas_is_a_grid_of_layers(attnx_main):
         (("keys", "--output", "result.pdf"), "--output takes a file that ends in .json, .md"),
         (("keys", "--html", "result.json"), "--html takes a file that ends in .html"),
         (("keys", "--output", "nowhere/result.md"), "there is no directory nowhere; create it first"),
-        (("keys", "--against", "saliency"), "reference 'saliency' is not known; there are: gradient, blankout"),
+        (("keys", "--method", "saliency"), "method 'saliency' is not known; there are: raw, rollout, flow"),
         (("--data", "nowhere.txt"), "cannot read nowhere.txt"),
         (("the key", "--engine", "ray"), "--engine and --workers require a folder for the results: --run-dir DIR"),
     ],
@@ -136,7 +134,19 @@ def test_the_same_command_resumes_the_work_in_a_folder(run, attnx_main, tmp_path
         return {path.name: path.stat().st_mtime_ns for path in (tmp_path / "kept").glob("part-*")}
 
     (tmp_path / "few.csv").write_text('line\nthe key to the cabinets\n""\nkeys to it\n')
-    command = ("compare", "--data", "few.csv", "--column", "line", *FEW, "--run-dir", "kept")
+    command = (
+        "compare",
+        "--data",
+        "few.csv",
+        "--column",
+        "line",
+        "--method",
+        "raw",
+        "--against",
+        "gradient",
+        "--run-dir",
+        "kept",
+    )
     code, out, _ = run(*command)
     assert (code, "mean of 2 texts" in out, "left out: " in out) == (0, True, True)
     before = written()
