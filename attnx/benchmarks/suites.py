@@ -41,7 +41,7 @@ from attnx.methods import METHODS, PAPER_METHODS
 from attnx.pipeline import Request
 from attnx.pipeline.explain import explain
 from attnx.pronouns import find, masked
-from attnx.results import Explanation, layered
+from attnx.results import Explanation
 from attnx.statistics import bootstrap_interval
 
 T = TypeVar("T")
@@ -437,8 +437,8 @@ def find_patch(
 ) -> dict[str, PatchFinding]:
     """Each method and reference on all pictures, at one layer (the last by default)."""
     images = [image.image for image in pictures]
-    explanations = explain(model, processor, images, methods=methods, references=references, **options)
-    names = [*layered(explanations[0]), *explanations[0].references]
+    explanations = explain(model, processor, images, methods=[*methods, *references], **options)
+    names = explanations[0].methods
     return {name: _finding([_rank(e, image, name, layer) for e, image in zip(explanations, pictures, strict=True)])
             for name in names}  # fmt: skip
 
