@@ -114,8 +114,8 @@ def test_a_hovered_cell_of_the_layers_is_the_number_of_that_layer(opened, explan
     tab = opened(explanation, viewport={"width": 1600, "height": 900})
     box = tab.locator("#layers-canvas").bounding_box()
     tab.mouse.move(box["x"] + 34, box["y"] + 34)
-    first = explanation.by_word(explanation.methods[0], 3)[0]
-    assert tab.locator("#layers-readout").inner_text() == f"raw, layer 3 · The {first.score:.6f}"
+    first = explanation.by_word("rollout", 3)[0]
+    assert tab.locator("#layers-readout").inner_text() == f"rollout, layer 3 · The {first.score:.6f}"
 
 
 EVIL = ["<img src=x onerror=alert(1)>", "</script><script>alert(2)</script>", "<!--", "javascript:alert(3)"]
