@@ -12,15 +12,12 @@ from attnx.evaluation.page import summary_section as summary_section
 from attnx.evaluation.recommend import Recommendation as Recommendation
 from attnx.evaluation.removal import RANDOM as RANDOM
 from attnx.evaluation.table import FEWEST_INPUTS as FEWEST_INPUTS
-from attnx.evaluation.table import MARKS as MARKS
 from attnx.evaluation.table import EvaluationTable as EvaluationTable
 from attnx.evaluation.table import Significance as Significance
 from attnx.evaluation.table import interval_text as interval_text
 from attnx.evaluation.table import plural as plural
-from attnx.evaluation.task import LEFT_OUT as LEFT_OUT
 from attnx.evaluation.task import CollectedRows as CollectedRows
 from attnx.evaluation.task import facts as facts
 from attnx.evaluation.task import with_left_out as with_left_out
 from attnx.evaluation.view import note_blocks as note_blocks
-from attnx.evaluation.view import plot_layers_of as plot_layers_of
 from attnx.evaluation.view import plot_means as plot_means

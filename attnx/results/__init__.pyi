@@ -34,7 +34,6 @@ from attnx.results.storage import Named as Named
 from attnx.results.storage import NamedAs as NamedAs
 from attnx.results.storage import Rising as Rising
 from attnx.results.storage import Rules as Rules
-from attnx.results.storage import SameNames as SameNames
 from attnx.results.storage import Shape as Shape
 from attnx.results.storage import check as check
 from attnx.results.storage import plain as plain
