@@ -234,7 +234,8 @@ def _shown_methods(explanation: Any, methods: list[str] | None, all_layers: bool
     from attnx.results import layered_method
 
     if all_layers:
-        return methods or [layered_method(explanation)]
+        unlayered = [name for name, scores in explanation.attributions.items() if scores.layers is None]
+        return list(dict.fromkeys((*(methods or [layered_method(explanation)]), *unlayered)))
     return methods or [explanation.methods[0]]
 
 

@@ -47,9 +47,9 @@ def check_choices(
     check_normalization(normalize)
     check_share(discard_ratio)
     if isinstance(layer, int) and layer < 1:
-        raise ChoiceError(f"layer {layer} asked; layers are counted from 1, which is next to the input")
+        raise ChoiceError(f"layer {layer} was requested; layers are counted from 1, which is closest to the input")
     if isinstance(head, int) and head < 0:
-        raise ChoiceError(f"head {head} asked; heads are counted from 0")
+        raise ChoiceError(f"head {head} was requested; heads are counted from 0")
     if isinstance(head, str):
         check_head_name(head)
     if isinstance(position, str):

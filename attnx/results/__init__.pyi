@@ -23,12 +23,10 @@ from attnx.results.explanation import record_of as record_of
 from attnx.results.explanation import unlayered as unlayered
 from attnx.results.storage import ANSWER as ANSWER
 from attnx.results.storage import PROVENANCE as PROVENANCE
-from attnx.results.storage import SUMMARY as SUMMARY
 from attnx.results.storage import TEXT as TEXT
 from attnx.results.storage import Among as Among
 from attnx.results.storage import Below as Below
 from attnx.results.storage import Between as Between
-from attnx.results.storage import Facts as Facts
 from attnx.results.storage import Filled as Filled
 from attnx.results.storage import Named as Named
 from attnx.results.storage import NamedAs as NamedAs
@@ -38,7 +36,6 @@ from attnx.results.storage import Shape as Shape
 from attnx.results.storage import check as check
 from attnx.results.storage import plain as plain
 from attnx.results.warnings import SHARES as SHARES
-from attnx.results.warnings import Row as Row
 from attnx.results.warnings import Said as Said
 from attnx.results.warnings import WordScore as WordScore
 from attnx.results.warnings import legible as legible
