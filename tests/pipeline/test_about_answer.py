@@ -80,7 +80,7 @@ def test_without_a_head_they_are_left_out_with_a_note():
 def test_single_heads_where_the_definition_has_them():
     found = explained(zoo.classifier, zoo.wordpiece_tokenizer, methods=["rollout:norm", "gradient_rollout"], head="all")
     assert found["rollout:norm"].shape == found["gradient_rollout"].shape == (3, 4, len(found.positions))
-    with pytest.raises(ChoiceError, match="'alti' is of all heads together"):
+    with pytest.raises(ChoiceError, match="'alti' exist for all heads together"):
         explained(zoo.classifier, zoo.wordpiece_tokenizer, methods="alti", head=1)
 
 
