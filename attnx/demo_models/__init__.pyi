@@ -12,7 +12,6 @@ from attnx.demo_models.verb_number import Beginning as Beginning
 from attnx.demo_models.verb_number import demo_directory as demo_directory
 from attnx.demo_models.verb_number import load_any as load_any
 from attnx.demo_models.verb_number import load_demo as load_demo
-from attnx.demo_models.verb_number import read_note as read_note
 from attnx.demo_models.verb_number import require_same_split as require_same_split
 from attnx.demo_models.verb_number import split_seed as split_seed
 from attnx.demo_models.verb_number_data import read as read

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeAli
 import numpy as np
 from torch import nn
 
-from attnx.demo_models import demo_directory, read_note
+from attnx.demo_models import demo_directory
+from attnx.demo_models.verb_number import read_note
 from attnx.errors import AttnxError, ChoiceError, InputError
 from attnx.methods import METHODS, PAPER_METHODS
 from attnx.paper import PROTOCOLS, Sentences, save_picture, table1, table2

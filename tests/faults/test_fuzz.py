@@ -104,7 +104,7 @@ def test_a_damaged_note_of_a_training_is_refused(tmp_path, content):
 
 
 def test_the_note_of_a_training_is_written_in_one_step(tmp_path, monkeypatch):
-    from attnx.demo_models import read_note
+    from attnx.demo_models.verb_number import read_note
     from examples.training.verb_number import write_note
 
     write_note(tmp_path, {"recipe": {"seed": 3}})
