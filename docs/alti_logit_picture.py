@@ -17,7 +17,7 @@ from matplotlib.patches import Rectangle
 import attnx
 from attnx.demo_models import GRID, generate
 from attnx.demo_models.planted_patch import load_demo
-from attnx.views import colour_map
+from attnx.views.terminal import colour_map
 
 PICTURE = Path(__file__).parent / "images" / "alti-logit.png"
 

@@ -17,8 +17,7 @@ import attnx
 from attnx.adapters import adapter_for
 from attnx.attribution import cases
 from attnx.attribution.lrp import lrp, lrp_by_layer
-from attnx.views import colour_map
-from attnx.views.terminal import AGAINST, FOR
+from attnx.views.terminal import AGAINST, FOR, colour_map
 
 PICTURE = Path(__file__).parent / "images" / "value-path.png"
 TEXTS = ["the key to the cabinets", "the keys to the cabinet"]

@@ -57,6 +57,7 @@ from attnx.views.plots import axes_or_new as axes_or_new
 from attnx.views.plots import draw_graph as draw_graph
 from attnx.views.plots import draw_heat_map as draw_heat_map
 from attnx.views.plots import draw_layers as draw_layers
+from attnx.views.plots import figure_caption as figure_caption
 from attnx.views.plots import graph_size as graph_size
 from attnx.views.plots import label_room as label_room
 from attnx.views.plots import node_shares as node_shares
@@ -72,7 +73,6 @@ from attnx.views.table import decimals as decimals
 from attnx.views.table import places as places
 from attnx.views.table import written as written
 from attnx.views.terminal import Legend as Legend
-from attnx.views.terminal import colour_map as colour_map
 from attnx.views.terminal import shade as shade
 from attnx.views.terminal import show as show
 from attnx.views.text import SECOND_TEXT as SECOND_TEXT

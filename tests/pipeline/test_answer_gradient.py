@@ -7,7 +7,7 @@ import torch
 
 from attnx.adapters import adapter_for, prepare_inputs
 from attnx.errors import CaptureError
-from attnx.graph.gradient import gains
+from attnx.graph.gradient import attention_x_gradient
 from attnx.hooks import capture_batch
 from attnx.pipeline.pipeline import Observation, with_answer_gradient
 from attnx.targets import Target
@@ -56,7 +56,7 @@ def test_it_equals_autograd_on_the_weights_themselves(name):
     margin(model(**inputs), target).backward()
     for level, one in zip(attention.layers, weights, strict=True):
         torch.testing.assert_close(
-            gains(level, 0, level.mask.length).weights, (one * one.grad)[0], atol=1e-9, rtol=1e-7
+            attention_x_gradient(level, 0, level.mask.length).weights, (one * one.grad)[0], atol=1e-9, rtol=1e-7
         )
 
 
@@ -75,14 +75,14 @@ def test_rows_sum_to_the_output_times_its_gradient():
     for level in attention.layers:
         outputs = level.weights @ level.captured["values"]
         expected = (outputs * level.captured["gradient"]).sum(-1)
-        torch.testing.assert_close(gains(level, 0, level.mask.length).weights.sum(-1), expected)
+        torch.testing.assert_close(attention_x_gradient(level, 0, level.mask.length).weights.sum(-1), expected)
 
 
 def test_later_positions_have_no_part_in_an_answer():
     _, _, attention, _ = known("causal", Target(1, 2, 0))
     for level in attention.layers:
-        assert not bool(gains(level, 3, level.mask.length).weights.any())
-    top = gains(attention.layers[-1], 0, attention.length).weights.abs().sum((0, 2))
+        assert not bool(attention_x_gradient(level, 3, level.mask.length).weights.any())
+    top = attention_x_gradient(attention.layers[-1], 0, attention.length).weights.abs().sum((0, 2))
     assert (top > 0).tolist() == [False, False, True] + [False] * (attention.length - 3)
 
 

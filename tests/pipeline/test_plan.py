@@ -9,8 +9,8 @@ import attnx
 from attnx.attention import layers as layers
 from attnx.errors import CostError
 from attnx.methods import METHODS, asked_methods
+from attnx.methods import flow as flow_module
 from attnx.methods.flow import estimated_seconds
-from attnx.methods.flow import flow as flow_module
 from attnx.pipeline import options as plan
 from attnx.pipeline import pipeline as seam
 from tests import zoo

@@ -331,7 +331,7 @@ def test_gradients_of_weights_equal_autograd_on_eager_cross_attention():
     output = model(**inputs, output_attentions=True)
     margin = output.logits[0, -1, 7] - output.logits[0, -1, 9]
     expected = torch.autograd.grad(margin, output.cross_attentions[1])[0][0] * output.cross_attentions[1][0]
-    from attnx.graph.gradient import gains
+    from attnx.graph.gradient import attention_x_gradient
     from attnx.pipeline.pipeline import Observation, with_answer_gradient
     from attnx.targets import Target
 
@@ -339,7 +339,7 @@ def test_gradients_of_weights_equal_autograd_on_eager_cross_attention():
     seen = capture_batch(model, inputs, extras=("values",), entry=entry)
     known = with_answer_gradient(model, Observation(seen.attention[0], seen.output, 0), Target(7, 11, 9))
     level = known.layers[known.number("cross 2") - 1]
-    found = gains(level, 7, 12).weights[..., :7]
+    found = attention_x_gradient(level, 7, 12).weights[..., :7]
     torch.testing.assert_close(found, expected.detach(), atol=1e-9, rtol=1e-4)
 
 

@@ -9,8 +9,8 @@ from matplotlib.colors import to_rgb
 from rich.color import ColorType
 from rich.style import Style
 
-from attnx.views import colour_map, shade
-from attnx.views.terminal import AGAINST, BEHIND_AGAINST, BEHIND_FOR, FOR, STOPS_AGAINST, STOPS_FOR
+from attnx.views import shade
+from attnx.views.terminal import AGAINST, BEHIND_AGAINST, BEHIND_FOR, FOR, STOPS_AGAINST, STOPS_FOR, colour_map
 
 SHARES = np.linspace(0, 1, 101).tolist()
 

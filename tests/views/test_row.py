@@ -7,9 +7,8 @@ import pytest
 from matplotlib.colors import to_hex
 
 from attnx.errors import ChoiceError, InputError
-from attnx.views import colour_map
 from attnx.views.explanation import MOST_BARS
-from attnx.views.terminal import AGAINST, FOR
+from attnx.views.terminal import AGAINST, FOR, colour_map
 from tests.made import with_scores
 from tests.views.rows import explanation
 
