@@ -36,6 +36,7 @@ def explain(**options):
         ({"target": "9" * 5000}, "target .* is not known"),
         ({"target": 10**5000}, "target is a number of 16610 bits"),
         ({"layer": 10**5000}, "layer is a number of 16610 bits"),
+        ({"methods": {"gradient": 1}}, "options of gradient are a dictionary, found 1"),
         ({"references": {"gradient": 1}}, "options of gradient are a dictionary, found 1"),
     ],
 )

@@ -13,7 +13,7 @@ from attnx.arguments import checked
 from attnx.attribution import AskedReferences, asked_references
 from attnx.errors import ChoiceError, InputError
 from attnx.evaluation.table import EvaluationTable, interval_text, plural
-from attnx.evaluation.task import CollectedRows, ExplanationTask, facts
+from attnx.evaluation.task import CollectedRows, ExplainedRowsTask, facts
 from attnx.methods import PAPER_METHODS
 from attnx.pipeline import given_model, takes_pipelines
 from attnx.registry import unknown
@@ -268,7 +268,7 @@ def compare(
 
 
 @dataclass(frozen=True)
-class ComparisonTask(ExplanationTask):
+class ComparisonTask(ExplainedRowsTask):
     """How far the methods and references of explanations agree."""
 
     name: ClassVar[str] = "comparison"

@@ -13,7 +13,7 @@ from attnx.arguments import checked
 from attnx.attribution import AskedReferences, asked_references
 from attnx.errors import ChoiceError, InputError, how_many
 from attnx.evaluation.table import EvaluationTable, plural
-from attnx.evaluation.task import CollectedRows, ExplanationTask, facts
+from attnx.evaluation.task import CollectedRows, ExplainedRowsTask, facts
 from attnx.methods import RAW, asked_methods, scores_for_ranking
 from attnx.pipeline import given_model, takes_pipelines
 from attnx.registry import unknown
@@ -260,7 +260,7 @@ def head_atlas(
 
 
 @dataclass(frozen=True)
-class HeadAtlasTask(ExplanationTask):
+class HeadAtlasTask(ExplainedRowsTask):
     """Grids of layers and heads."""
 
     name: ClassVar[str] = "atlas"

@@ -44,7 +44,7 @@ class EvaluationTask(DatasetTask[Request]):
 
 
 @dataclass(frozen=True)
-class ExplanationTask(EvaluationTask):
+class ExplainedRowsTask(EvaluationTask):
     """A task whose rows are computed from one explanation each."""
 
     measure: str = "spearman"

@@ -253,7 +253,7 @@ _BATCH_SIZE = 64
 
 
 @dataclass(frozen=True, eq=False)
-class Relevance:
+class ReviewRelevance:
     """Of one sentence: `scores[method]` is layer × position; `predicted` the class that the model chose."""
 
     scores: Mapping[str, Array]
@@ -277,7 +277,7 @@ def relevance_rows(
     *,
     methods: Sequence[str] = PAPER_METHODS,
     progress: bool = False,
-) -> list[Relevance]:
+) -> list[ReviewRelevance]:
     """One entry for each sentence, in their order."""
     over_rows = (lambda relevance: relevance.amax(2)) if rows == "maximum" else None
     settings = Settings.of(methods, normalize=None, over_rows=over_rows)
@@ -291,11 +291,11 @@ def relevance_rows(
         digits = {name: scores.precision for name, scores in each.items() if scores.precision is not None}
         signed = frozenset(name for name, scores in each.items() if scores.signed)
         by_method = {name: scores.scores for name, scores in each.items()}
-        result.append(Relevance(by_method, explanation.prediction.index, digits, signed))
+        result.append(ReviewRelevance(by_method, explanation.prediction.index, digits, signed))
     return result
 
 
-def correlated(prepared: PreparedInput, relevance: Relevance, reference: Array, protocol: Protocol) -> Cells:
+def correlated(prepared: PreparedInput, relevance: ReviewRelevance, reference: Array, protocol: Protocol) -> Cells:
     """Method → its correlation with the reference at every layer, and what share of flow ties there."""
     correlation = spearman if protocol.ranks == "average" else dense_rank_correlation
     ranked = positions(prepared, protocol.ranked)

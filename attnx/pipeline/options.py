@@ -21,7 +21,7 @@ from attnx.methods import (
     check_cost,
     check_normalization,
 )
-from attnx.registry import unknown
+from attnx.registry import quoted, unknown
 
 MEAN, ENTITIES, EVERY = "mean", "entities", "all"
 """How a caller asks for the mean of all positions, for each entity that a token classifier finds, and for each token of
@@ -85,8 +85,15 @@ class MethodChoice:
         """Read `methods`, and what else is measured; a name or an option that does not exist is an error."""
         if methods is None:
             return cls(None, references, None)
-        names = (methods,) if isinstance(methods, str) else methods
-        options = {name: dict(methods[name] or {}) if isinstance(methods, Mapping) else {} for name in names}
+        names = (methods,) if isinstance(methods, str) else tuple(methods)
+        for name in names:
+            if not isinstance(name, str):
+                raise ChoiceError(unknown("method", name, (*METHODS.names(), *REFERENCES.names())))
+        chosen_options = methods if isinstance(methods, Mapping) else {}
+        for name, value in chosen_options.items():
+            if not isinstance(value, Mapping | None):
+                raise ChoiceError(f"options of {name} are a dictionary, found {quoted(value)}")
+        options = {name: dict(chosen_options.get(name) or {}) for name in names}
         graph = tuple(name for name in options if not _measured(name))
         for name in graph:
             _check_method(name)

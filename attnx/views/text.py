@@ -235,7 +235,7 @@ def row_name(explanation: Explanation, method: str | None, layer: int | None, he
 def cautions(explanation: Explanation, names: Sequence[str], layer: int | None = None) -> list[str]:
     """What the words do not show: the share of special tokens, ties, and which rows are not attention."""
     whole_model = [name for name in names if explanation.attributions[name].layers is None]
-    baseline = partial(with_baseline, explanation.provenance)
+    baseline = partial(with_baseline, {"methods": {name: explanation.attributions[name].diagnostics for name in names}})
     rows = {name: explanation.row(name, layer) for name in names}
     special = {name: row.special_share for name, row in rows.items() if not row.measured}
     punctuation = {name: row.punctuation_share for name, row in rows.items()}

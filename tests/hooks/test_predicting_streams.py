@@ -84,7 +84,7 @@ def test_references_reach_both_streams_and_add_up(model):
     facts = e.attributions["lrp"].diagnostics
     parts = float(e["lrp"].sum()) + facts["sink"] + facts["biases"]
     assert parts == pytest.approx(facts["value"], abs=1e-4)
-    for name in e.references:
+    for name in ("lrp", "gradient", "blankout"):
         source, output = np.split(np.abs(e[name]), [e.sequences["source"]])
         assert min(source.max(), output.max()) > 0
 

@@ -393,11 +393,6 @@ def test_the_settings_are_on_record():
     assert settings == {"head": "mean", "residual": residuals, "normalize": None, "drop_sink": False}
 
 
-def test_a_reference_that_is_asked_for_as_a_method_is_told_apart():
-    with pytest.raises(ChoiceError, match=r"lrp is a reference.*references='lrp'"):
-        attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key", methods=["rollout", "lrp"])
-
-
 def test_where_no_method_was_named_the_first_reference_leads():
     both = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key to it", references=("lrp", "blankout"))
     assert both.methods == ("lrp", "blankout", "rollout", "raw", "flow")

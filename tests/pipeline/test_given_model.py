@@ -81,8 +81,8 @@ def test_a_series_of_texts_is_a_list():
     texts = pandas.Series(["a witty film", "the key"], index=[7, 3])
     found = attnx.explain(model, tokenizer, texts, **OPTIONS)
     assert [one.text for one in found] == ["a witty film", "the key"]
-    few = {"methods": "rollout", "references": "gradient", "progress": False}
-    assert attnx.compare(model, tokenizer, texts, **few).cell("gradient", "rollout").count == 2
+    few = {"methods": "rollout", "against": "gradient", "progress": False}
+    assert attnx.compare(model, tokenizer, texts, **few).cell("rollout", "gradient L3").count == 2
 
 
 def test_workers_in_other_directories_get_the_whole_path_of_a_model(saved, monkeypatch):

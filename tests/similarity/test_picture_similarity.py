@@ -240,7 +240,7 @@ def test_it_is_kept_and_shown_in_every_way(tmp_path):
     assert len(s.to_frame()) == (16 + 1) * (5 + 1)
     assert [len(axes.images) for axes in s.plot().axes] == [1, 1, 1]
     assert len(loaded.plot().axes) == len(loaded.plot(image=PICTURE).axes) == 3
-    with pytest.raises(InputError, match="another picture was explained"):
+    with pytest.raises(InputError, match="another image was explained"):
         loaded.plot(image=PICTURE.resize((9, 9)))
     page = s.to_html()
     assert "data:image/jpeg;base64" in page
