@@ -559,15 +559,6 @@ class SinksTold:
         )
 
 
-class SameNames:
-    """One or more members of an object that have the same names in them."""
-
-    def __call__(self, found: Any, result: _Result) -> str | None:
-        names = [set(one) for one in found.values()]
-        fits = names and all(name and name == names[0] for name in names)
-        return None if fits else "the same names in each, and at least one"
-
-
 class Named:
     """An object, whose members have names."""
 

@@ -316,7 +316,7 @@ def test_methods_beyond_attention_answer(method):
 
 @pytest.mark.parametrize("method", ["alti_logit", "globenc", "value_zeroing"])
 def test_what_is_not_defined_is_refused_in_a_line(method):
-    with pytest.raises(attnx.AttnxError, match="one stack|a single stack"):
+    with pytest.raises(attnx.AttnxError, match=r"one stack|a single stack"):
         explain(target_text=TARGET, methods=method)
 
 
