@@ -68,7 +68,9 @@ def _in_package(name: str) -> Saved | None:
     """The one model in an installed package, by its name or its distribution's; nothing of the package is run."""
     module = name.replace("-", "_")
     module_spec = find_spec(module) if module.isidentifier() else None
-    folders = [Path(one) for one in (module_spec.submodule_search_locations or ())] if module_spec is not None else []
+    folders = (
+        [Path(folder) for folder in (module_spec.submodule_search_locations or ())] if module_spec is not None else []
+    )
     files = sorted(path for folder in folders for deep in _DEEP for path in folder.glob(deep))
     models = [_of_file(file) for file in files if file.suffix == ".gguf"]
     models += [Saved(str(file.parent)) for file in files if _is_weights(file)]
@@ -107,14 +109,14 @@ def _load(name: str, needed: str) -> tuple[Any, Any]:
     unreachable = _why_unreachable() if saved.on_hub else ""
     # Each of a model's files would be asked for several times, with pauses, before the hub is given up.
     cached = {"local_files_only": True} if unreachable else {}
-    given: dict[str, Any] = {"trust_remote_code": False, **saved.options, **cached}
+    options: dict[str, Any] = {"trust_remote_code": False, **saved.options, **cached}
     hush()
     try:
         model_class, config = _class(saved, **cached)
         model, report = model_class.from_pretrained(
-            saved.name, config=config, use_safetensors=not saved.options, output_loading_info=True, **given
+            saved.name, config=config, use_safetensors=not saved.options, output_loading_info=True, **options
         )
-        processor = _auto(model).from_pretrained(saved.name, **given)
+        processor = _auto(model).from_pretrained(saved.name, **options)
     except AttnxError:
         raise
     except Exception as error:  # whatever a broken checkpoint or an unreachable hub can lead to
@@ -180,9 +182,9 @@ def _class(saved: Saved, **cached: bool) -> tuple[Any, Any]:
     config = transformers.AutoConfig.from_pretrained(saved.name, trust_remote_code=False, **cached)
     name = str((config.architectures or [""])[0])
     for home in (transformers, verb_number):
-        found = getattr(home, name, None)
-        if isinstance(found, type) and issubclass(found, transformers.PreTrainedModel):
-            return found, config
+        model_class = getattr(home, name, None)
+        if isinstance(model_class, type) and issubclass(model_class, transformers.PreTrainedModel):
+            return model_class, config
     raise InputError(
         f"the checkpoint names the architecture {name!r}, which this transformers does not have; "
         "load the model yourself and use attnx.explain in Python"
@@ -240,21 +242,26 @@ def takes_pipelines(*needed: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
         parameters = signature(function)
 
         @wraps(function)
-        def call(*given: Any, **named: Any) -> R:
+        def call(*positional: Any, **named: Any) -> R:
             # Tokenizers and processors can be called; what is explained cannot.
-            if given and brings_its_processor(given[0]) and len(given) > 1 and not _is_processor(given[1]):
-                given = (given[0], None, *given[1:])
+            if (
+                positional
+                and brings_its_processor(positional[0])
+                and len(positional) > 1
+                and not _is_processor(positional[1])
+            ):
+                positional = (positional[0], None, *positional[1:])
             try:
-                bound: dict[str, Any] = parameters.bind_partial(*given, **named).arguments
+                bound: dict[str, Any] = parameters.bind_partial(*positional, **named).arguments
             except TypeError:
-                return function(*given, **named)  # says itself which argument it does not take
+                return function(*positional, **named)  # says itself which argument it does not take
             missing = [name for name in needed if bound.get(name) is None]
             if missing:
                 raise ArgumentError(
                     f"{function.__name__}: missing a required argument: {missing[0]!r}; it takes model, tokenizer, "
                     f"{', '.join(needed)}, or a pipeline for the first two"
                 )
-            return function(*given, **named)
+            return function(*positional, **named)
 
         return call
 
@@ -265,8 +272,8 @@ def model_and_processor(model: Any, processor: Any) -> tuple[Any, Any]:
     """The two, out of whatever brings both along."""
     if processor is not None and not brings_its_processor(model):
         return model, processor
-    given = given_model(model, processor)
-    return given.model, given.processor
+    pair = given_model(model, processor)
+    return pair.model, pair.processor
 
 
 def brings_its_processor(model: Any) -> bool:
@@ -274,8 +281,8 @@ def brings_its_processor(model: Any) -> bool:
     return is_pipeline(model) or is_sentence_transformer(model) or isinstance(model, (str, PathLike))
 
 
-def _is_processor(given: Any) -> bool:
-    return given is None or callable(given)
+def _is_processor(value: Any) -> bool:
+    return value is None or callable(value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,15 +297,17 @@ class GivenModel:
 def given_model(model: Any, processor: Any = None) -> GivenModel:
     """The model of a pipeline, or the one that is saved under a name, or what was given with its processor."""
     if isinstance(model, (str, PathLike)):
-        loaded, own = load(fspath(model))
+        loaded, loaded_processor = load(fspath(model))
         name = str(Path(model).absolute()) if Path(model).is_dir() else fspath(model)  # workers have other directories
-        return GivenModel(loaded, own if processor is None else processor, name if processor is None else None)
+        return GivenModel(
+            loaded, loaded_processor if processor is None else processor, name if processor is None else None
+        )
     if is_sentence_transformer(model):
         return GivenModel(unwrap_sentence_transformer(model), model.tokenizer if processor is None else processor)
     inner = getattr(model, "model", None)
     if is_pipeline(model) and inner is not None:
-        own = _own_processor(model, inner)
-        return GivenModel(inner, own if processor is None else processor)
+        loaded_processor = _own_processor(model, inner)
+        return GivenModel(inner, loaded_processor if processor is None else processor)
     if not isinstance(model, nn.Module):
         raise ArgumentError(
             "a model is one of transformers with its tokenizer, a pipeline, or the directory or hub id of one; "

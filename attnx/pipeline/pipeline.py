@@ -210,8 +210,8 @@ class Reading:
         }
 
 
-def _in_order(found: Mapping[str, T], methods: Sequence[Method]) -> dict[str, T]:
-    return {method.name: found[method.name] for method in methods if method.name in found}
+def _in_order(by_method: Mapping[str, T], methods: Sequence[Method]) -> dict[str, T]:
+    return {method.name: by_method[method.name] for method in methods if method.name in by_method}
 
 
 def scores(relevance: Tensor, settings: Settings) -> Array:
@@ -246,16 +246,16 @@ def sink_facts(prepared: PreparedInput, layers: Sequence[Mapping[int, PatchSink]
             for place, patch_sink in layer.items()
             if place not in best or patch_sink.times > best[place].times
         }
-    told = [
+    sinks = [
         {
             "patch": prepared.positions[patch_sink.position].token,
             "layer": patch_sink.layer,
             "share": patch_sink.share,
             "times": patch_sink.times,
         }
-        for patch_sink in sorted(best.values(), key=lambda one: -one.times)
+        for patch_sink in sorted(best.values(), key=lambda sink: -sink.times)
     ]
-    return {"sinks": told} if told else {}
+    return {"sinks": sinks} if sinks else {}
 
 
 R = TypeVar("R")
@@ -310,7 +310,7 @@ class Measuring:
 
     model: nn.Module
     processor: Any
-    asked: Mapping[str, Mapping[str, Any]]
+    measured: Mapping[str, Mapping[str, Any]]
     chosen: bool
     """Whether the caller chose them."""
     lead: bool
@@ -319,8 +319,8 @@ class Measuring:
 
     def explanations(self, several: Sequence[Unmeasured]) -> Iterator[tuple[int, Explanation]]:
         """The number of each and its explanation with references, or with a note that there are none."""
-        found = self._measured(several) if self.chosen else self._if_possible(several)
-        yield from zip((one.number for one in several), found, strict=True)
+        explanations = self._measured(several) if self.chosen else self._if_possible(several)
+        yield from zip((pending.number for pending in several), explanations, strict=True)
 
     def _measured(self, several: Sequence[Unmeasured]) -> list[Explanation]:
         from attnx.attribution import (
@@ -328,26 +328,29 @@ class Measuring:
             measure_references,  # Captum's road is loaded only for those who take it
         )
 
-        cases = [Case(one.prepared, self._target(one.explanation)) for one in several]
-        scored = measure_references(self.model, self.processor, cases, self.asked, progress=self.progress)
+        cases = [Case(pending.prepared, self._target(pending.explanation)) for pending in several]
+        scored = measure_references(self.model, self.processor, cases, self.measured, progress=self.progress)
         return [
             _with_references(
-                one.explanation, {name: scored[place] for name, scored in scored.items()}, self.asked, lead=self.lead
+                pending.explanation,
+                {name: scored[place] for name, scored in scored.items()},
+                self.measured,
+                lead=self.lead,
             )
-            for place, one in enumerate(several)
+            for place, pending in enumerate(several)
         ]
 
     def _target(self, explanation: Explanation) -> Target:
         return Target.of(self.model, explanation.prediction, explanation.position)
 
     def _if_possible(self, several: Sequence[Unmeasured]) -> list[Explanation]:
-        reasons = [_why_not(one.explanation, self.asked) for one in several]
-        able = [one for one, reason in zip(several, reasons, strict=True) if not reason]
+        reasons = [_why_not(pending.explanation, self.measured) for pending in several]
+        able = [pending for pending, reason in zip(several, reasons, strict=True) if not reason]
         measured = iter(attempt(able, self._measured))
-        found = (Refused(reason) if reason else next(measured) for reason in reasons)
+        results = (Refused(reason) if reason else next(measured) for reason in reasons)
         return [
-            _without(one.explanation, self.asked, result.reason) if isinstance(result, Refused) else result
-            for one, result in zip(several, found, strict=True)
+            _without(pending.explanation, self.measured, result.reason) if isinstance(result, Refused) else result
+            for pending, result in zip(several, results, strict=True)
         ]
 
 
@@ -441,27 +444,27 @@ def observe(
     one by one, and the output can be followed back (see `answer_gradient`).
     """
     pad_id = padding_id(model, processor)
-    weightings = [method.edges for one in plans for method in one.methods]
+    weightings = [method.edges for each in plans for method in each.methods]
     how: dict[str, Any] = {"extras": tuple(sorted({need for row in weightings for need in row.needs}))}
     if all(row.merges_first for row in weightings):
         how["head"] = "mean" if head is None else head if head in HEAD_REDUCTIONS else None
     way_back = any(row.target_specific for row in weightings) and supports_gradients(model)
-    if way_back and any(one.joined for one in prepared):
+    if way_back and any(prepared_input.joined for prepared_input in prepared):
         raise ChoiceError(
             "edges that know the answer are defined for one stack, and a picture with a text has two; use alti, or "
             "references=('lrp',)"
         )
-    numbers = {id(one): number for number, one in enumerate(prepared)}
+    numbers = {id(prepared_input): number for number, prepared_input in enumerate(prepared)}
 
     def run(chosen: Sequence[PreparedInput], **options: Any) -> CapturedBatch:
-        places = sorted({place for one in chosen for place in logits_at(numbers[id(one)])})
+        places = sorted({place for prepared_input in chosen for place in logits_at(numbers[id(prepared_input)])})
         # What is made in inference mode could not be kept for the way back.
         with grad_mode(gradients=True) if way_back else nullcontext():
             inputs, entry = _inputs(model, adapter, chosen, pad_id, way_back=way_back)
             part = "" if attention_kind(adapter) else adapter.module
             return capture_batch(model, inputs, module=part, entry=entry, logits_at=places, **how, **options)
 
-    short = [index for index, one in enumerate(plans) if one.held]
+    short = [index for index, each in enumerate(plans) if each.held]
     for places, captured in run_in_batches(
         model,
         [prepared[index] for index in short],
@@ -473,7 +476,7 @@ def observe(
     ):
         for row, place in enumerate(places):
             yield short[place], _observation(captured, row, adapter)
-    for index in (index for index, one in enumerate(plans) if not one.held):
+    for index in (index for index, each in enumerate(plans) if not each.held):
         yield index, _observation(run([prepared[index]], held=False, recompute=True), 0, adapter)
 
 
@@ -514,23 +517,23 @@ def with_answer_gradient(model: nn.Module, seen: Observation, target: Target) ->
         able = followed and reached.requires_grad
         check = GradientCheck()
         check.follow(reached)
-        found = torch.autograd.grad(reached, outputs, retain_graph=True, allow_unused=True) if able else ()
+        gradients = torch.autograd.grad(reached, outputs, retain_graph=True, allow_unused=True) if able else ()
     if check.operation is not None:
         raise CaptureError(
             f"{missing_gradient_reason(model, check.operation)}; use rollout, or references=('blankout',)"
         )
-    if all(tensor is None for tensor in found):
+    if all(tensor is None for tensor in gradients):
         raise CaptureError(
             f"{type(model).__name__} gives no gradient of its answer by its input: it is quantised, or embeds its "
             "input in a way that is not seen; use rollout, or references=('blankout',)"
         )
-    return replace(seen.attention, layers=tuple(map(_with_gradient, layers, found)))
+    return replace(seen.attention, layers=tuple(map(_with_gradient, layers, gradients)))
 
 
-def _with_gradient(level: AttentionLayer, found: Tensor | None) -> AttentionLayer:
+def _with_gradient(level: AttentionLayer, gradient: Tensor | None) -> AttentionLayer:
     values = level.captured["values"]
     shape = (level.heads, level.query_slice.stop - level.query_slice.start, values.shape[-1])
-    return level.with_captured({"gradient": values.new_zeros(shape) if found is None else found.reshape(shape)})
+    return level.with_captured({"gradient": values.new_zeros(shape) if gradient is None else gradient.reshape(shape)})
 
 
 def readouts_of(
@@ -563,15 +566,15 @@ def readouts_of(
         device = next(iter(inputs.values())).device
         rows, of = encode_targets(targets, device), torch.zeros(len(targets), dtype=torch.long, device=device)
         block = _last_block(model, attention.modules)
-        found = readouts(model, lambda: score(model, inputs, rows, kind, of, answers=answers), block=block)
-    if found[0].states.shape != attention.layers[-1].captured["states"].shape:
+        by_layer = readouts(model, lambda: score(model, inputs, rows, kind, of, answers=answers), block=block)
+    if by_layer[0].states.shape != attention.layers[-1].captured["states"].shape:
         raise CaptureError(
-            f"{type(model).__name__} goes on with {len(found[0].states)} positions of {attention.length}, so its "
+            f"{type(model).__name__} goes on with {len(by_layer[0].states)} positions of {attention.length}, so its "
             f"answer is not read off the stream that was seen; {asking} cannot tell. Use references=('lrp',)"
         )
     return [
         {"readout": readout.gradient, "read": readout.states, "score": torch.tensor(readout.score, dtype=torch.float64)}
-        for readout in found
+        for readout in by_layer
     ]
 
 
@@ -590,7 +593,7 @@ def _last_block(model: nn.Module, attending: Sequence[str]) -> nn.Module:
     path = attending[-1].split(".")
     for end in range(1, len(path) + 1):
         name = ".".join(path[:end])
-        inside = sum(one == name or one.startswith(f"{name}.") for one in attending)
+        inside = sum(module == name or module.startswith(f"{name}.") for module in attending)
         if id(modules.get(name)) in listed and inside == 1:
             return modules[name]
     raise CaptureError(
@@ -800,14 +803,14 @@ class _Run:
         known = edges.readings(places, [prediction for _, prediction in answered])
         for number, (place, prediction), reading in zip(numbers, answered, known, strict=True):
             row, target = unique.index(place), self.requests[number].target
-            own = Reading.of(answers, row, maps, settings).joined(reading, plan.methods)
+            reading_of_position = Reading.of(answers, row, maps, settings).joined(reading, plan.methods)
             yield (
                 number,
                 Explanation(
                     positions=prepared.positions,
                     words=prepared.words,
                     position=place,
-                    attributions=own.attributions(plan.methods, layers),
+                    attributions=reading_of_position.attributions(plan.methods, layers),
                     text=prepared.text,
                     image=prepared.image,
                     image_size=None if prepared.image is None else prepared.image.size,
@@ -836,8 +839,8 @@ def _input_record(
 ) -> dict[str, Any]:
     """How the input was read, where there is anything to say of it."""
     averaged = {"averaged": True} if settings.averaged else {}
-    found = {**prepared.facts, **pooling_facts(model, processor, prepared), **averaged, **sink_facts(prepared, sinks)}
-    return {"input": found} if found else {}
+    record = {**prepared.facts, **pooling_facts(model, processor, prepared), **averaged, **sink_facts(prepared, sinks)}
+    return {"input": record} if record else {}
 
 
 def _unseen_layers(model: nn.Module, attention: AttentionTensor) -> tuple[str, ...]:

@@ -79,7 +79,7 @@ class Result:
 
     def _saved(self) -> dict[str, Any]:
         """What files keep, arrays as they are: all that counts for equality."""
-        return {one.name: getattr(self, one.name) for one in fields(self) if one.compare}
+        return {item.name: getattr(self, item.name) for item in fields(self) if item.compare}
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain lists, numbers and strings, ready for JSON; undefined numbers are None."""
@@ -107,10 +107,10 @@ class Result:
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        return all(_same(getattr(self, one.name), getattr(other, one.name)) for one in fields(self) if one.compare)
+        return all(_same(getattr(self, item.name), getattr(other, item.name)) for item in fields(self) if item.compare)
 
     def __hash__(self) -> int:
-        values = (getattr(self, one.name) for one in fields(self) if one.compare)
+        values = (getattr(self, item.name) for item in fields(self) if item.compare)
         return hash((self.kind, *(value for value in values if isinstance(value, (str, int)))))
 
     @property
@@ -183,19 +183,19 @@ class TableResult(Result):
         return self.to_markdown()
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(item: Any, other: Any) -> bool:
     """Equal by value; what is undefined in both is the same, and files do not tell a list from a tuple."""
-    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
-        return np.shape(one) == np.shape(other) and bool(np.array_equal(one, other, equal_nan=True))
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(_same(value, other[name]) for name, value in one.items())
-    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
-        return len(one) == len(other) and all(map(_same, one, other))
-    if is_dataclass(one) and type(one) is type(other):
+    if isinstance(item, np.ndarray) or isinstance(other, np.ndarray):
+        return np.shape(item) == np.shape(other) and bool(np.array_equal(item, other, equal_nan=True))
+    if isinstance(item, Mapping) and isinstance(other, Mapping):
+        return item.keys() == other.keys() and all(_same(value, other[name]) for name, value in item.items())
+    if isinstance(item, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(item) == len(other) and all(map(_same, item, other))
+    if is_dataclass(item) and type(item) is type(other):
         return all(
-            _same(getattr(one, field.name), getattr(other, field.name)) for field in fields(one) if field.compare
+            _same(getattr(item, field.name), getattr(other, field.name)) for field in fields(item) if field.compare
         )
-    return bool(one == other) or (one != one and other != other)
+    return bool(item == other) or (item != item and other != other)
 
 
 NOT_KEPT = "not kept"

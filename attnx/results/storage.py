@@ -53,96 +53,96 @@ def read(cls: type[T], data: Any) -> T:
     return _Reader().record(cls, data, "")
 
 
-def read_value(kind: Any, given: Any) -> Any:
+def read_value(kind: Any, value: Any) -> Any:
     """A value of a type as fields are annotated with it, made of what JSON has."""
-    return _Reader().value(kind, given, "")
+    return _Reader().value(kind, value, "")
 
 
-def one_line(found: object) -> str:
+def one_line(value: object) -> str:
     """What was found, as a message quotes it."""
-    if isinstance(found, np.ndarray):
-        return f"{' × '.join(map(str, found.shape)) or 'one'} numbers"
-    return " ".join(quoted(found).split())
+    if isinstance(value, np.ndarray):
+        return f"{' × '.join(map(str, value.shape)) or 'one'} numbers"
+    return " ".join(quoted(value).split())
 
 
 class _Reader:
-    def record(self, cls: type[T], given: Any, where: str) -> T:
+    def record(self, cls: type[T], value: Any, where: str) -> T:
         known = _annotated(cast(Any, cls))
-        if not isinstance(given, Mapping):
-            raise _unfit(where or "the whole", f"an object with {', '.join(known)}", given)
+        if not isinstance(value, Mapping):
+            raise _unfit(where or "the whole", f"an object with {', '.join(known)}", value)
         inside = f"{where}." if where else ""
-        for name in given:
+        for name in value:
             if name not in known:
                 raise FileFormatError(f"{inside}{one_line(name)[1:-1]} is no field that this attnx knows")
         values = {}
         for name, kind in known.items():
-            if name not in given:
+            if name not in value:
                 raise FileFormatError(f"{inside}{name} is missing")
-            values[name] = self.value(kind, given[name], f"{inside}{name}")
+            values[name] = self.value(kind, value[name], f"{inside}{name}")
         return cls(**values)
 
-    def value(self, kind: Any, given: Any, where: str) -> Any:
+    def value(self, kind: Any, value: Any, where: str) -> Any:
         if kind in _LEAVES:
-            return _LEAVES[kind](given, where)
+            return _LEAVES[kind](value, where)
         if is_dataclass(kind) and isinstance(kind, type):
-            return self.record(kind, given, where)
+            return self.record(kind, value, where)
         if hasattr(kind, "__orig_bases__"):  # a tuple with a name
-            return kind(self.value(kind.__orig_bases__[0], given, where))
+            return kind(self.value(kind.__orig_bases__[0], value, where))
         origin = get_origin(kind)
         if origin in (Union, UnionType):
-            return self._either(get_args(kind), given, where)
+            return self._either(get_args(kind), value, where)
         if origin is Annotated:
-            return self._array(get_args(kind)[1:], given, where)
-        return _SHAPES[origin](self, get_args(kind), given, where)
+            return self._array(get_args(kind)[1:], value, where)
+        return _SHAPES[origin](self, get_args(kind), value, where)
 
-    def _either(self, kinds: tuple[Any, ...], given: Any, where: str) -> Any:
-        if given is None and NoneType in kinds:
+    def _either(self, kinds: tuple[Any, ...], value: Any, where: str) -> Any:
+        if value is None and NoneType in kinds:
             return None
         others = [kind for kind in kinds if kind is not NoneType]
         if len(others) == 1:
-            return self.value(others[0], given, where)
+            return self.value(others[0], value, where)
         for kind in others:
             with suppress(FileFormatError):
-                return self.value(kind, given, where)
-        raise _unfit(where, " or ".join(_SAID.get(kind, "a list of as many as it has") for kind in kinds), given)
+                return self.value(kind, value, where)
+        raise _unfit(where, " or ".join(_SAID.get(kind, "a list of as many as it has") for kind in kinds), value)
 
-    def _tuple(self, kinds: tuple[Any, ...], given: Any, where: str) -> tuple[Any, ...]:
-        if not isinstance(given, (list, tuple)):
-            raise _unfit(where, "a list", given)
-        each = [kinds[0]] * len(given) if kinds[-1] is Ellipsis else kinds
-        if len(each) != len(given):
-            raise _unfit(where, f"a list of {len(each)}", given)
-        return tuple(self.value(kind, one, f"{where}[{place}]") for place, (kind, one) in enumerate(zip(each, given)))  # noqa: B905
+    def _tuple(self, kinds: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
+        if not isinstance(value, (list, tuple)):
+            raise _unfit(where, "a list", value)
+        each = [kinds[0]] * len(value) if kinds[-1] is Ellipsis else kinds
+        if len(each) != len(value):
+            raise _unfit(where, f"a list of {len(each)}", value)
+        return tuple(self.value(kind, item, f"{where}[{place}]") for place, (kind, item) in enumerate(zip(each, value)))  # noqa: B905
 
-    def _set(self, kinds: tuple[Any, ...], given: Any, where: str) -> frozenset[Any]:
+    def _set(self, kinds: tuple[Any, ...], value: Any, where: str) -> frozenset[Any]:
         # As fields have it, or in a file its members in a list.
-        return frozenset(self._tuple((kinds[0], ...), sorted(given) if isinstance(given, frozenset) else given, where))
+        return frozenset(self._tuple((kinds[0], ...), sorted(value) if isinstance(value, frozenset) else value, where))
 
-    def _mapping(self, kinds: tuple[Any, ...], given: Any, where: str) -> dict[str, Any]:
-        if not isinstance(given, Mapping):
-            raise _unfit(where, "an object", given)
-        return {_text(name, where): self.value(kinds[1], one, step(where, name)) for name, one in given.items()}
+    def _mapping(self, kinds: tuple[Any, ...], value: Any, where: str) -> dict[str, Any]:
+        if not isinstance(value, Mapping):
+            raise _unfit(where, "an object", value)
+        return {_text(name, where): self.value(kinds[1], item, step(where, name)) for name, item in value.items()}
 
-    def _literal(self, allowed: tuple[Any, ...], given: Any, where: str) -> Any:
-        if not isinstance(given, str) or given not in allowed:
-            raise _unfit(where, " or ".join(map(repr, allowed)), given)
-        return given
+    def _literal(self, allowed: tuple[Any, ...], value: Any, where: str) -> Any:
+        if not isinstance(value, str) or value not in allowed:
+            raise _unfit(where, " or ".join(map(repr, allowed)), value)
+        return value
 
-    def _array(self, kinds: tuple[Any, ...], given: Any, where: str) -> Any:
+    def _array(self, kinds: tuple[Any, ...], value: Any, where: str) -> Any:
         dtype = kinds[0] if kinds[0] is np.float32 else np.float64
-        if isinstance(given, np.ndarray):
-            if given.dtype not in (np.float32, np.float64):
-                raise _unfit(where, "floating numbers", given)
-            return given.astype(dtype)
-        if not isinstance(given, (list, tuple)):
-            raise _unfit(where, "numbers in a list", given)
+        if isinstance(value, np.ndarray):
+            if value.dtype not in (np.float32, np.float64):
+                raise _unfit(where, "floating numbers", value)
+            return value.astype(dtype)
+        if not isinstance(value, (list, tuple)):
+            raise _unfit(where, "numbers in a list", value)
         try:
-            each = np.array(given, dtype=object)
-            if all(type(one) in (int, float, NoneType) for one in each.flat):
+            each = np.array(value, dtype=object)
+            if all(type(item) in (int, float, NoneType) for item in each.flat):
                 return each.astype(dtype)
         except (ValueError, TypeError, OverflowError):
             pass  # lists too deep, or numbers too large
-        raise _unfit(where, "numbers in lists of one length", given)
+        raise _unfit(where, "numbers in lists of one length", value)
 
 
 _SHAPES: Mapping[Any, Callable[[_Reader, tuple[Any, ...], Any, str], Any]] = {
@@ -169,46 +169,46 @@ def _annotated(cls: type) -> dict[str, Any]:
     return {field.name: kinds[field.name] for field in saved}
 
 
-def _text(given: Any, where: str) -> str:
-    if not isinstance(given, str):
-        raise _unfit(where, _SAID[str], given)
+def _text(value: Any, where: str) -> str:
+    if not isinstance(value, str):
+        raise _unfit(where, _SAID[str], value)
     try:
-        given.encode()
+        value.encode()
     except UnicodeEncodeError:
-        raise _unfit(where, "a text of whole characters", given) from None
-    return given
+        raise _unfit(where, "a text of whole characters", value) from None
+    return value
 
 
-def _whole(given: Any, where: str) -> int:
-    if type(given) is not int or given.bit_length() > 63:
-        raise _unfit(where, _SAID[int], given)
-    return given
+def _whole(value: Any, where: str) -> int:
+    if type(value) is not int or value.bit_length() > 63:
+        raise _unfit(where, _SAID[int], value)
+    return value
 
 
-def _number(given: Any, where: str) -> float:
-    if type(given) not in (int, float) or not abs(given) <= LARGEST:
-        raise _unfit(where, _SAID[float], given)
-    return float(given)
+def _number(value: Any, where: str) -> float:
+    if type(value) not in (int, float) or not abs(value) <= LARGEST:
+        raise _unfit(where, _SAID[float], value)
+    return float(value)
 
 
-def _flag(given: Any, where: str) -> bool:
-    if type(given) is not bool:
-        raise _unfit(where, _SAID[bool], given)
-    return given
+def _flag(value: Any, where: str) -> bool:
+    if type(value) is not bool:
+        raise _unfit(where, _SAID[bool], value)
+    return value
 
 
-def _anything(given: Any, where: str, depth: int = 0) -> Any:
+def _anything(value: Any, where: str, depth: int = 0) -> Any:
     """What JSON has, with texts and numbers that can be written again."""
     if depth > _DEEPEST:
         raise FileFormatError(f"{where} is nested more than {_DEEPEST} times")
-    if isinstance(given, Mapping):
-        return {_text(name, where): _anything(one, step(where, name), depth + 1) for name, one in given.items()}
-    if isinstance(given, (list, tuple)):
-        return [_anything(one, f"{where}[{place}]", depth + 1) for place, one in enumerate(given)]
-    leaf = _LEAVES.get(type(given))
+    if isinstance(value, Mapping):
+        return {_text(name, where): _anything(item, step(where, name), depth + 1) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_anything(item, f"{where}[{place}]", depth + 1) for place, item in enumerate(value)]
+    leaf = _LEAVES.get(type(value))
     if leaf is None:
-        raise _unfit(where, "what JSON has", given)
-    return leaf(given, where)
+        raise _unfit(where, "what JSON has", value)
+    return leaf(value, where)
 
 
 _LEAVES: dict[Any, Callable[[Any, str], Any]] = {
@@ -216,13 +216,13 @@ _LEAVES: dict[Any, Callable[[Any, str], Any]] = {
     int: _whole,
     float: _number,
     bool: _flag,
-    NoneType: lambda given, where: given,
+    NoneType: lambda value, where: value,
     Any: _anything,
 }
 
 
-def _unfit(where: str, expected: str, found: object) -> FileFormatError:
-    return FileFormatError(f"{where} must be {expected}, found {one_line(found)}")
+def _unfit(where: str, expected: str, value: object) -> FileFormatError:
+    return FileFormatError(f"{where} must be {expected}, found {one_line(value)}")
 
 
 FORMAT = 3
@@ -312,11 +312,11 @@ def load(cls: type[S], path: str | PathLike[str]) -> S:
 
 def _checksum(header: str, tensors: Mapping[str, Any]) -> str:
     """Over the header and all numbers: a flipped bit is noticed."""
-    found = hashlib.sha256(header.encode())
+    value = hashlib.sha256(header.encode())
     for name, numbers in sorted(tensors.items()):
-        found.update(json.dumps([name, numbers.dtype.str, numbers.shape]).encode())
-        found.update(np.ascontiguousarray(numbers).tobytes())
-    return found.hexdigest()
+        value.update(json.dumps([name, numbers.dtype.str, numbers.shape]).encode())
+        value.update(np.ascontiguousarray(numbers).tobytes())
+    return value.hexdigest()
 
 
 def _no_number(name: str) -> Any:
@@ -337,12 +337,12 @@ def plain(value: Any) -> Any:
         number = value.item() if isinstance(value, np.generic) else value
         return None if number != number else number
     if isinstance(value, Mapping):
-        return {name: plain(one) for name, one in value.items()}
+        return {name: plain(item) for name, item in value.items()}
     if isinstance(value, frozenset):
         return sorted(value)
     if is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
-    return [plain(one) for one in value]
+    return [plain(item) for item in value]
 
 
 def _taken_out(value: Any, tensors: dict[str, Any], path: str = "") -> Any:
@@ -353,7 +353,7 @@ def _taken_out(value: Any, tensors: dict[str, Any], path: str = "") -> Any:
     if isinstance(value, Mapping):
         # Names may have slashes; as in a JSON pointer they are told apart from those of the path.
         steps = {name: f"{path}/{name.replace('~', '~0').replace('/', '~1')}".lstrip("/") for name in value}
-        return {name: _taken_out(one, tensors, steps[name]) for name, one in value.items()}
+        return {name: _taken_out(item, tensors, steps[name]) for name, item in value.items()}
     if is_dataclass(value) and not isinstance(value, type):
         return _taken_out({field.name: getattr(value, field.name) for field in fields(value)}, tensors, path)
     return value
@@ -367,7 +367,7 @@ def _put_back(header: dict[str, Any], tensors: Mapping[str, Any]) -> Any:
         if not isinstance(value, dict):
             return value
         if set(value) != {_TENSOR}:
-            return {name: filled(one) for name, one in value.items()}
+            return {name: filled(item) for name, item in value.items()}
         name = value[_TENSOR]
         used.add(str(name))
         return _tensor(tensors, name)
@@ -412,10 +412,10 @@ def check(result: Any) -> None:
     """Raise an `AttentionError` that names the first place that does not fit."""
     whole = _Result(result)
     for path, rule in result.rules.items():
-        for number, found in enumerate(_found(result, path)):
-            expected = rule(found, whole)
+        for number, value in enumerate(_found(result, path)):
+            expected = rule(value, whole)
             if expected is not None:
-                raise AttentionError(f"{_where(result, path, number)} must be {expected}, found {one_line(found)}")
+                raise AttentionError(f"{_where(result, path, number)} must be {expected}, found {one_line(value)}")
 
 
 class _Result:
@@ -445,15 +445,15 @@ class Shape:
         self._either = [name.split() for name in either]
         self._undefined = undefined
 
-    def __call__(self, found: Any, result: _Result) -> str | None:
-        shape = np.shape(found)
+    def __call__(self, value: Any, result: _Result) -> str | None:
+        shape = np.shape(value)
         for axes in self._either:
             if len(axes) == len(shape) and all(
                 size > 0 if (known := result.size(axis)) is None else size == known
                 for axis, size in zip(axes, shape, strict=True)
             ):
                 result.meet(axes, shape)
-                return self._numbers(np.asarray(found))
+                return self._numbers(np.asarray(value))
         axes = next((names for names in self._either if len(names) == len(shape)), self._either[0])
         return f"numbers for {' × '.join(self._said(axis, result) for axis in axes)}"
 
@@ -461,8 +461,8 @@ class Shape:
         size = result.size(axis)
         return axis if axis.isdigit() or size is None else f"{size} {axis}"
 
-    def _numbers(self, found: Any) -> str | None:
-        sizes = np.abs(found)
+    def _numbers(self, value: Any) -> str | None:
+        sizes = np.abs(value)
         fits = sizes <= LARGEST if not self._undefined else (sizes <= LARGEST) | np.isnan(sizes)
         return None if fits.all() else "finite numbers, and some of it are not finite"
 
@@ -474,11 +474,11 @@ class Filled:
     least: int = 1
     named: Collection[str] = ()
 
-    def __call__(self, found: Any, result: _Result) -> str | None:
-        missing = [name for name in self.named if name not in found]
+    def __call__(self, value: Any, result: _Result) -> str | None:
+        missing = [name for name in self.named if name not in value]
         if missing:
             return f"an object with {missing[0]}"
-        return f"{self.least} or more" if len(found) < self.least else None
+        return f"{self.least} or more" if len(value) < self.least else None
 
 
 @dataclass(frozen=True)
@@ -488,8 +488,8 @@ class Between:
     low: float
     high: float = float("inf")
 
-    def __call__(self, found: Any, result: _Result) -> str | None:
-        if self.low <= found <= self.high:
+    def __call__(self, value: Any, result: _Result) -> str | None:
+        if self.low <= value <= self.high:
             return None
         return f"{self.low:g} " + ("or more" if self.high == float("inf") else f"to {self.high:g}")
 
@@ -500,9 +500,9 @@ class Below:
 
     field: str
 
-    def __call__(self, found: Any, result: _Result) -> str | None:
+    def __call__(self, value: Any, result: _Result) -> str | None:
         size = result.size(self.field) or 0
-        return None if 0 <= found < size else f"a place in {self.field} (0 to {size - 1})"
+        return None if 0 <= value < size else f"a place in {self.field} (0 to {size - 1})"
 
 
 @dataclass(frozen=True)
@@ -511,9 +511,9 @@ class Among:
 
     field: str
 
-    def __call__(self, found: Any, result: _Result) -> str | None:
-        known = [getattr(one, "name", one) for one in getattr(result.whole, self.field)]
-        return None if found in known else f"among {self.field} ({', '.join(map(one_line, known))})"
+    def __call__(self, value: Any, result: _Result) -> str | None:
+        known = [getattr(item, "name", item) for item in getattr(result.whole, self.field)]
+        return None if value in known else f"among {self.field} ({', '.join(map(one_line, known))})"
 
 
 @dataclass(frozen=True)
@@ -522,48 +522,48 @@ class NamedAs:
 
     field: str
 
-    def __call__(self, found: Any, result: _Result) -> str | None:
+    def __call__(self, value: Any, result: _Result) -> str | None:
         known = getattr(result.whole, self.field)
-        return None if set(found) == set(known) else f"an object with {', '.join(map(one_line, known))}"
+        return None if set(value) == set(known) else f"an object with {', '.join(map(one_line, known))}"
 
 
 class Rising:
     """Whole numbers from 1, each greater than the one before."""
 
-    def __call__(self, found: Any, result: _Result) -> str | None:
-        fits = found and found[0] >= 1 and all(one < other for one, other in pairwise(found))
+    def __call__(self, value: Any, result: _Result) -> str | None:
+        fits = value and value[0] >= 1 and all(item < other for item, other in pairwise(value))
         return None if fits else "whole numbers from 1 that rise"
 
 
 class Numbered:
     """Each member has its place for an index."""
 
-    def __call__(self, found: Any, result: _Result) -> str | None:
-        return None if [one.index for one in found] == list(range(len(found))) else "in the order of their indices"
+    def __call__(self, value: Any, result: _Result) -> str | None:
+        return None if [item.index for item in value] == list(range(len(value))) else "in the order of their indices"
 
 
 class SinksTold:
     """Patches that are sinks, as remarks read them."""
 
-    def __call__(self, found: Any, result: _Result) -> str | None:
-        fits = isinstance(found, list) and all(map(self._fits, found))
+    def __call__(self, value: Any, result: _Result) -> str | None:
+        fits = isinstance(value, list) and all(map(self._fits, value))
         return None if fits else "a list of patches with their layer, share and times"
 
     @staticmethod
-    def _fits(one: Any) -> bool:
+    def _fits(item: Any) -> bool:
         numbers = ("layer", "share", "times")
         return (
-            isinstance(one, Mapping)
-            and isinstance(one.get("patch"), str)
-            and all(isinstance(one.get(name), (int, float)) for name in numbers)
+            isinstance(item, Mapping)
+            and isinstance(item.get("patch"), str)
+            and all(isinstance(item.get(name), (int, float)) for name in numbers)
         )
 
 
 class Named:
     """An object, whose members have names."""
 
-    def __call__(self, found: Any, result: _Result) -> str | None:
-        return None if isinstance(found, Mapping) else "an object"
+    def __call__(self, value: Any, result: _Result) -> str | None:
+        return None if isinstance(value, Mapping) else "an object"
 
 
 @dataclass(frozen=True)
@@ -573,9 +573,9 @@ class OfType:
     kind: Any
     words: str
 
-    def __call__(self, found: Any, result: _Result) -> str | None:
+    def __call__(self, value: Any, result: _Result) -> str | None:
         try:
-            read_value(self.kind, found)
+            read_value(self.kind, value)
         except FileFormatError:
             return self.words
         return None
@@ -584,9 +584,9 @@ class OfType:
 class Facts:
     """What a method tells of its scores: numbers, where a remark is made of them."""
 
-    def __call__(self, found: Any, result: _Result) -> str | None:
-        fits = isinstance(found, Mapping) and all(self._number(found.get(name, 0)) for name in ("biases", "value"))
-        fits = fits and ("value" in found or "biases" not in found)
+    def __call__(self, value: Any, result: _Result) -> str | None:
+        fits = isinstance(value, Mapping) and all(self._number(value.get(name, 0)) for name in ("biases", "value"))
+        fits = fits and ("value" in value or "biases" not in value)
         return None if fits else "an object, whose biases and value are finite numbers"
 
     @staticmethod
@@ -597,35 +597,35 @@ class Facts:
 class Levels:
     """The kind of each level, for all layers of the result."""
 
-    def __call__(self, found: Any, result: _Result) -> str | None:
+    def __call__(self, value: Any, result: _Result) -> str | None:
         layers = getattr(result.whole, "layers", None) or (0,)
-        fits = isinstance(found, (list, tuple)) and all(isinstance(one, str) for one in found)
-        return None if fits and len(found) >= max(layers) else f"a list of {max(layers)} or more texts, one a level"
+        fits = isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
+        return None if fits and len(value) >= max(layers) else f"a list of {max(layers)} or more texts, one a level"
 
 
 class Lengths:
     """How many positions two sequences have, which are named in pairs: source and output, or text and picture."""
 
-    def __call__(self, found: Any, result: _Result) -> str | None:
+    def __call__(self, value: Any, result: _Result) -> str | None:
         total = result.size("positions")
-        known = not found or set(found) in ({"source", "output"}, {"text", "picture"})
-        fits = known and (not found or (min(found.values()) >= 0 and sum(found.values()) == total))
+        known = not value or set(value) in ({"source", "output"}, {"text", "picture"})
+        fits = known and (not value or (min(value.values()) >= 0 and sum(value.values()) == total))
         return None if fits else f"the lengths of source and output, or of text and picture, {total} in all"
 
 
 class Segment:
     """The number of a text: 0, or of a pair 1."""
 
-    def __call__(self, found: Any, result: _Result) -> str | None:
+    def __call__(self, value: Any, result: _Result) -> str | None:
         last = 0 if isinstance(result.whole.text, str) else 1
-        return None if 0 <= found <= last else f"the number of a text (0 to {last})"
+        return None if 0 <= value <= last else f"the number of a text (0 to {last})"
 
 
 class Box:
     """Left, top, right and bottom of a rectangle that has an area."""
 
-    def __call__(self, found: Any, result: _Result) -> str | None:
-        left, top, right, bottom = found
+    def __call__(self, value: Any, result: _Result) -> str | None:
+        left, top, right, bottom = value
         fits = left < right and top < bottom and 0 < (right - left) * (bottom - top) <= LARGEST
         return None if fits else "left, top, right and bottom of a rectangle with an area"
 
@@ -633,18 +633,18 @@ class Box:
 class Picture:
     """Width and height of a picture that Pillow would open."""
 
-    def __call__(self, found: Any, result: _Result) -> str | None:
-        fits = min(found) >= 1 and found[0] * found[1] <= MOST_PIXELS
+    def __call__(self, value: Any, result: _Result) -> str | None:
+        fits = min(value) >= 1 and value[0] * value[1] <= MOST_PIXELS
         return None if fits else f"a width and a height from 1, with {MOST_PIXELS:,} pixels at most"
 
 
 class Answer:
     """An answer with a number for each label; its own label is among them where they are those of all classes."""
 
-    def __call__(self, found: Any, result: _Result) -> str | None:
-        if len(found.labels) != len(found.logits):
+    def __call__(self, value: Any, result: _Result) -> str | None:
+        if len(value.labels) != len(value.logits):
             return "with labels and logits of one length"
-        inside = found.kind not in ("class", "value") or 0 <= found.index < len(found.labels)
+        inside = value.kind not in ("class", "value") or 0 <= value.index < len(value.labels)
         return None if inside else "with an index in its labels"
 
 
@@ -654,8 +654,8 @@ class Together:
 
     names: tuple[str, ...]
 
-    def __call__(self, found: Any, result: _Result) -> str | None:
-        missing = [getattr(found, name) is None for name in self.names]
+    def __call__(self, value: Any, result: _Result) -> str | None:
+        missing = [getattr(value, name) is None for name in self.names]
         return f"with all of {', '.join(self.names)}, or none" if len(set(missing)) > 1 else None
 
 
@@ -692,32 +692,32 @@ PROVENANCE: Rules = {
 
 def _found(result: Any, path: str) -> list[Any]:
     """All that is at the end of a path."""
-    found = [result]
+    value = [result]
     for name in path.split("."):
-        found = [one for several in found for _, one in _members(several, name) if one is not None]
-    return found
+        value = [item for several in value for _, item in _members(several, name) if item is not None]
+    return value
 
 
 def _where(result: Any, path: str, number: int) -> str:
     """The place of one of these in words; only one that does not fit needs them."""
-    found = [("", result)]
+    value = [("", result)]
     for name in path.split("."):
         said = step if name == "*" else _field
-        found = [
-            (said(where, member), one)
-            for where, several in found
-            for member, one in _members(several, name)
-            if one is not None
+        value = [
+            (said(where, member), item)
+            for where, several in value
+            for member, item in _members(several, name)
+            if item is not None
         ]
-    return found[number][0]
+    return value[number][0]
 
 
-def _members(found: Any, name: str) -> Iterable[tuple[Any, Any]]:
+def _members(value: Any, name: str) -> Iterable[tuple[Any, Any]]:
     """One step of a path: the field of that name, or by `*` every member."""
-    named = isinstance(found, (dict, Mapping))  # the first is found at once, the second by asking around
+    named = isinstance(value, (dict, Mapping))  # the first is found at once, the second by asking around
     if name == "*":
-        return found.items() if named else enumerate(found)
-    return ((name, found.get(name) if named else getattr(found, name)),)
+        return value.items() if named else enumerate(value)
+    return ((name, value.get(name) if named else getattr(value, name)),)
 
 
 def _field(where: str, name: object) -> str:
