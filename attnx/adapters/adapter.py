@@ -200,6 +200,6 @@ class Adapter:
             raise CaptureError(
                 f"{type(model).__name__} names no module that embeds its input (get_input_embeddings), so what a token "
                 "adds cannot be followed; use methods of attention itself (raw, rollout, flow) or "
-                "references=('blankout',), or register an adapter with embeddings=… (see docs/adapters.md)"
+                "methods=['blankout'], or register an adapter with embeddings=… (see docs/adapters.md)"
             )
         return module

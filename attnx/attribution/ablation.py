@@ -106,7 +106,7 @@ def _window(batch: Batch, window: int) -> tuple[tuple[int, ...], tuple[int, ...]
 
 def _stretch_window(batch: Batch, audio_input: AudioInput, window: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     if batch.cases[0].prepared.sequences:
-        raise InputError("no window slides over sound and what was written of it; use references=('blankout',)")
+        raise InputError("no window slides over sound and what was written of it; use methods=['blankout']")
     shape = list(batch.values.shape[1:])
     cells = [cell for cell in audio_input.cells if cell is not None]
     middle = cells[len(cells) // 2]

@@ -324,7 +324,7 @@ def _of_both(model: nn.Module, adapter: Adapter, processor: Any, prepared: Prepa
     def apply(prepared: PreparedInput, places: Sequence[int]) -> PreparedInput:
         words = [index for index in places if index < prepared.text_length]
         if words and blank_id is None:
-            raise InputError("the tokenizer has no token for nothing; name patches alone, or references=('lrp',)")
+            raise InputError("the tokenizer has no token for nothing; name patches alone, or methods=['lrp']")
         blanked = prepared if blank_id is None or not words else replaced(prepared, words, blank_id)
         patches = [index for index in places if index >= prepared.text_length]
         return painted(blanked, patches, FILLS[fill], processor) if patches else blanked

@@ -142,7 +142,7 @@ def _explained(
     def forward(*values: Any) -> Tensor:
         return check.follow(batch.forward(*values))
 
-    instead = "use references=('blankout',), which needs no gradients"
+    instead = "use methods=['blankout'], which needs no gradients"
     try:
         explained = explainer(replace(batch, forward=forward))
     except (AttnxError, MemoryError):
@@ -204,7 +204,7 @@ class _Entry:
         if not standing.used:
             raise InputError(
                 f"{type(self.model).__name__} takes no inputs_embeds, and embeds its tokens in a way that is not seen, "
-                "so gradients cannot reach them; use references=('blankout',), which needs none"
+                "so gradients cannot reach them; use methods=['blankout'], which needs none"
             )
         return tensor
 
@@ -213,7 +213,7 @@ class _Entry:
         if source.shape[-1] != output.shape[-1]:
             raise InputError(
                 f"{type(self.model).__name__} embeds its source in {source.shape[-1]} and its output in "
-                f"{output.shape[-1]} numbers, so their gradients are not held together; use references=('lrp',)"
+                f"{output.shape[-1]} numbers, so their gradients are not held together; use methods=['lrp']"
             )
         return torch.cat([source, output], dim=1)
 
@@ -236,7 +236,7 @@ def _entry(model: nn.Module, adapter: Adapter, processor: Any, example: Prepared
     if example.joined:
         raise InputError(
             "Captum attributes one input at a time, and here a picture and a text are two; use "
-            "references=('lrp', 'attn_lrp', 'blankout')"
+            "methods=['lrp', 'attn_lrp', 'blankout']"
         )
     if "pixel_values" in example.inputs:
         return _Entry(model, "pixel_values", pad_id, None)
@@ -249,13 +249,13 @@ def _entry(model: nn.Module, adapter: Adapter, processor: Any, example: Prepared
         if embed is not None or example.is_encoder_decoder or not isinstance(table, Tensor):
             raise InputError(
                 f"{type(model).__name__} does not run on inputs_embeds alone, so gradients cannot reach its tokens; "
-                "use references=('blankout',), which needs none"
+                "use methods=['blankout'], which needs none"
             )
         return _Entry(model, "inputs_embeds", pad_id, partial(_rows_of, table), table=table)
     if not same:
         raise InputError(
             f"{type(model).__name__} answers differently to inputs_embeds than to the same input_ids, so its "
-            "gradients would explain another answer; use references=('blankout',)"
+            "gradients would explain another answer; use methods=['blankout']"
         )
     output = adapter.decoder_embeddings(model) if adapter.decoder_embeddings is not None else None
     return _Entry(model, "inputs_embeds", pad_id, embed or adapter.embedding_module(model), output)

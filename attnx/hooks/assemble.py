@@ -60,7 +60,7 @@ def assemble(
     if chain and "rest" in recorder.extras:
         raise CaptureError(
             "what a block does behind one of several attention calls is not known, as in an encoder–decoder: "
-            "value_zeroing is defined for one stack; use alti, rollout, or references=('lrp',)"
+            "value_zeroing is defined for one stack; use alti, rollout, or methods=['lrp']"
         )
     if isinstance(stack, VisionLanguageChain):
         return [_vision_language_attention(stack, recorder)]
@@ -228,7 +228,7 @@ def _tail(record: Record, recorder: Recorder) -> BlockTailRun:
     if record.block is None or record.block.output is None:
         raise CaptureError(
             f"{record.module} is one of several attention calls of its block, so what follows it alone is not known; "
-            "use methods of attention itself (rollout, flow), or references=('lrp',)"
+            "use methods of attention itself (rollout, flow), or methods=['lrp']"
         )
     return BlockTailRun(recorder.model, record.module, residual, record.block)
 
@@ -260,7 +260,7 @@ def _check_written(record: Record, recorder: Recorder) -> None:
     if record.mismatch:
         raise CaptureError(
             f"values and projections of {record.module} are not what it writes: {record.mismatch}. Use methods of "
-            "attention itself (raw, rollout, flow), or references=('lrp',); capture weights without extras"
+            "attention itself (raw, rollout, flow), or methods=['lrp']; capture weights without extras"
         )
     if record.gate is not None and "gates" not in recorder.extras:
         by_hand = "ask for the gate, too: extras=('values', 'projections', 'gates')"

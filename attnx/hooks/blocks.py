@@ -23,7 +23,7 @@ from attnx.hooks.verification import TOLERANCE, computed_rows, rows_checked
 _EXACT = 1e-10
 """How far a sum in double precision may be off, as a share of its largest number; in single precision it is 1e-4."""
 
-_INSTEAD = "use methods of attention itself (rollout, flow), or references=('lrp',)"
+_INSTEAD = "use methods of attention itself (rollout, flow), or methods=['lrp']"
 
 
 @dataclass(frozen=True, eq=False)

@@ -111,7 +111,7 @@ class BlockTailRun:
             return None, None
         raise CaptureError(
             f"the rest of the block around {self.name} cannot be run by itself: it reads more than the sum behind "
-            "attention, or mixes positions. value_zeroing needs that; use alti, or references=('lrp',)"
+            "attention, or mixes positions. value_zeroing needs that; use alti, or methods=['lrp']"
         )
 
     def run(self, mode: TracingMode) -> Tensor:

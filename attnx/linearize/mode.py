@@ -390,7 +390,7 @@ class LinearizeMode(TracingMode):
             return secant(tag.root, tensor.detach().clone)
         raise CaptureError(
             f"{self.caller() or 'the model'} computes with an autograd function of its own, {function.__name__}, which "
-            f"{self.path.name} cannot follow; use references=('integrated_gradients',) or ('blankout',)"
+            f"{self.path.name} cannot follow; use methods=['integrated_gradients'] or methods=['blankout']"
         )
 
 

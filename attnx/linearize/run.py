@@ -127,14 +127,14 @@ def linearized_runs(
                 raise
             raise CaptureError(
                 f"{type(model).__name__} changes in place what it has computed with before, so that its gradient "
-                f"cannot be computed by {path.name}; use references=('blankout',)"
+                f"cannot be computed by {path.name}; use methods=['blankout']"
             ) from error
     for run, constants in runs:
         if path.conserves and not _adds_up(run, constants):
             raise CaptureError(
                 f"{type(model).__name__}: positions and biases do not add up to the score "
                 f"({float(run.entry.relevance.sum()) + constants.total:.6g} of {float(run.scores.sum()):.6g}), for "
-                f"{first_unsupported_op(model, scores, path, entry)}; use references=('integrated_gradients',)"
+                f"{first_unsupported_op(model, scores, path, entry)}; use methods=['integrated_gradients']"
             )
     result = _as_batch([run for run, _ in runs])
     verified = _verified.setdefault(model, set())
@@ -203,7 +203,7 @@ class _Backward:
                     f"{type(model).__name__} embeds its input in a way that is not seen, so that it has no gradient"
                 )
                 raise CaptureError(
-                    f"{missing_gradient_reason(model, lost) if lost else unseen}; use references=('blankout',)"
+                    f"{missing_gradient_reason(model, lost) if lost else unseen}; use methods=['blankout']"
                 )
             for _, tensor in tables or inputs[:1]:
                 mode.count_as_input(tensor)
@@ -225,7 +225,7 @@ class _Backward:
                 self.after(1)
         if mode.gradients.operation is not None:  # without its gradient a position counts as a constant, and adds up
             reason = missing_gradient_reason(model, mode.gradients.operation)
-            raise CaptureError(f"{reason}; use references=('blankout',), which needs none")
+            raise CaptureError(f"{reason}; use methods=['blankout'], which needs none")
         return results
 
     def _run(
@@ -356,7 +356,7 @@ def check_linearizable(model: nn.Module) -> None:
     if not supports_gradients(model):
         raise CaptureError(
             f"{type(model).__name__} was loaded in inference mode, so it has no gradients; load it outside of it, or "
-            "use references=('blankout',)"
+            "use methods=['blankout']"
         )
 
 
@@ -461,7 +461,7 @@ def readouts(model: nn.Module, scores: Scores, *, block: nn.Module) -> list[Read
         if not leaves or not reached.requires_grad:
             raise CaptureError(
                 f"{type(model).__name__} gives no gradient of its answer by what leaves its last block: its head is "
-                "quantised, or reads something else; use references=('lrp',), or rollout"
+                "quantised, or reads something else; use methods=['lrp'], or rollout"
             )
         results = []
         for score in torch.split(reached, 1):
@@ -481,5 +481,5 @@ def _check_readout(readout: Readout, constants: Constants, name: str) -> None:
         raise CaptureError(
             f"what leaves the last block of {name} does not add up to the answer ({total:.6g} "
             f"of {readout.score:.6g}): its head does something that cannot be linearized; use "
-            "references=('integrated_gradients',)"
+            "methods=['integrated_gradients']"
         )

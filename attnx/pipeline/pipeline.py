@@ -452,7 +452,7 @@ def observe(
     if way_back and any(prepared_input.joined for prepared_input in prepared):
         raise ChoiceError(
             "edges that know the answer are defined for one stack, and a picture with a text has two; use alti, or "
-            "references=('lrp',)"
+            "methods=['lrp']"
         )
     numbers = {id(prepared_input): number for number, prepared_input in enumerate(prepared)}
 
@@ -519,13 +519,11 @@ def with_answer_gradient(model: nn.Module, seen: Observation, target: Target) ->
         check.follow(reached)
         gradients = torch.autograd.grad(reached, outputs, retain_graph=True, allow_unused=True) if able else ()
     if check.operation is not None:
-        raise CaptureError(
-            f"{missing_gradient_reason(model, check.operation)}; use rollout, or references=('blankout',)"
-        )
+        raise CaptureError(f"{missing_gradient_reason(model, check.operation)}; use rollout, or methods=['blankout']")
     if all(tensor is None for tensor in gradients):
         raise CaptureError(
             f"{type(model).__name__} gives no gradient of its answer by its input: it is quantised, or embeds its "
-            "input in a way that is not seen; use rollout, or references=('blankout',)"
+            "input in a way that is not seen; use rollout, or methods=['blankout']"
         )
     return replace(seen.attention, layers=tuple(map(_with_gradient, layers, gradients)))
 
@@ -552,12 +550,12 @@ def readouts_of(
     if attention.sequences:
         raise ChoiceError(
             f"{asking} is defined for one stack, and {type(model).__name__} has two streams; use alti, or "
-            "references=('lrp',)"
+            "methods=['lrp']"
         )
     if any("norm.gain" in level.captured for level in attention.layers):
         raise ChoiceError(
             f"{asking} reads the answer off a residual stream that goes on as it is, and {type(model).__name__} norms "
-            "it behind each block (post-LN); use references=('lrp',)"
+            "it behind each block (post-LN); use methods=['lrp']"
         )
     with grad_mode(gradients=True):
         inputs = collate(model, [prepared], padding_id(model, processor))
@@ -570,7 +568,7 @@ def readouts_of(
     if by_layer[0].states.shape != attention.layers[-1].captured["states"].shape:
         raise CaptureError(
             f"{type(model).__name__} goes on with {len(by_layer[0].states)} positions of {attention.length}, so its "
-            f"answer is not read off the stream that was seen; {asking} cannot tell. Use references=('lrp',)"
+            f"answer is not read off the stream that was seen; {asking} cannot tell. Use methods=['lrp']"
         )
     return [
         {"readout": readout.gradient, "read": readout.states, "score": torch.tensor(readout.score, dtype=torch.float64)}
@@ -598,7 +596,7 @@ def _last_block(model: nn.Module, attending: Sequence[str]) -> nn.Module:
             return modules[name]
     raise CaptureError(
         f"no block was seen around the attention of {attending[-1] or type(model).__name__}, so where its answer is "
-        "read is not known; use references=('lrp',)"
+        "read is not known; use methods=['lrp']"
     )
 
 

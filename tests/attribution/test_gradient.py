@@ -199,7 +199,7 @@ def test_a_model_that_embeds_ids_in_a_way_of_its_own_is_sent_to_blank_out():
 
     model = Hidden(zoo.model().config).eval()
     prepared = cases(model, zoo.tokenizer(), zoo.prepared("keys"))
-    with pytest.raises(InputError, match=r"takes no inputs_embeds.*use references=\('blankout',\)"):
+    with pytest.raises(InputError, match=r"takes no inputs_embeds.*use methods=\['blankout'\]"):
         gradient(model, zoo.tokenizer(), prepared)
     assert blankout(model, zoo.tokenizer(), prepared)[0].scores.any()
 

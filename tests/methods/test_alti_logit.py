@@ -158,7 +158,7 @@ def test_the_other_way_round_speaks_against():
 
 
 def test_post_ln_models_are_refused_by_name():
-    with pytest.raises(ChoiceError, match=r"BertForSequenceClassification norms it.*post-LN.*references=\('lrp',"):
+    with pytest.raises(ChoiceError, match=r"BertForSequenceClassification norms it.*post-LN.*methods=\['lrp'"):
         attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), "the key", methods="alti_logit")
 
 

@@ -158,7 +158,7 @@ def test_the_account_is_told_with_the_words():
 
 def test_a_quantised_model_has_no_gradient_and_says_what_to_use():
     quantised = torch.ao.quantization.quantize_dynamic(copy.deepcopy(zoo.classifier()), {torch.nn.Linear})
-    with pytest.raises(CaptureError, match=r"quantised.*use rollout, or references=\('blankout',\)"):
+    with pytest.raises(CaptureError, match=r"quantised.*use rollout, or methods=\['blankout'\]"):
         attnx.explain(quantised, zoo.wordpiece_tokenizer(), TEXT, methods="gradient_rollout")
 
 
@@ -166,7 +166,7 @@ def test_a_quantised_model_has_no_gradient_and_says_what_to_use():
 def test_a_model_made_in_inference_mode_says_what_to_use(name):
     with torch.inference_mode():
         model = hf.GPT2LMHeadModel(zoo.causal_lm().config).eval()
-    with pytest.raises(CaptureError, match=r"inference mode.*use references=\('blankout',\)"):
+    with pytest.raises(CaptureError, match=r"inference mode.*use methods=\['blankout'\]"):
         attnx.explain(model, zoo.bytelevel_tokenizer(), TEXT, methods=name)
 
 
