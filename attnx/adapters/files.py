@@ -89,7 +89,7 @@ def opened(path: Path, errors: str = "strict") -> IO[str]:
     return path.open(encoding=_ENCODING, errors=errors, newline="")
 
 
-def iterate_lines(file: IO[str], path: Path, longest: float = LONGEST_FILE) -> Iterator[str]:
+def iterate_lines(file: IO[str], path: Path, longest: float | None = None) -> Iterator[str]:
     """The lines as they are needed, none too long and not without end: a small gzip file may hold terabytes."""
     total = 0
     while line := file.readline(LONGEST_LINE):
@@ -98,7 +98,7 @@ def iterate_lines(file: IO[str], path: Path, longest: float = LONGEST_FILE) -> I
             raise FileFormatError(
                 f"{path.name} has a line of more than {LONGEST_LINE:,} characters: no text is as long"
             )
-        if total > longest:
+        if total > (LONGEST_FILE if longest is None else longest):
             raise FileFormatError(f"{path.name} has more than {LONGEST_FILE:,} characters; ask for fewer texts of it")
         yield line
 
@@ -112,7 +112,7 @@ def file_format(path: Path) -> str:
 
 
 def read_rows(
-    path: Path, *, errors: str = "strict", longest: float = LONGEST_FILE
+    path: Path, *, errors: str = "strict", longest: float | None = None
 ) -> Iterator[tuple[int, dict[str, Any] | str, Sequence[str] | None]]:
     """Of each row its line, its cells or what is wrong with it, and the columns where the file has a head.
 

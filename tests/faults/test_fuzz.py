@@ -60,7 +60,7 @@ def attnx(monkeypatch, capsys, tmp_path):
         (["the key", "--target", "9" * 5000], "target '999"),
         (["the key", "--target", "\x1b]0;owned\x07"], "target"),
         (["the key", "--method", "\x1b[31m"], "method"),
-        (["-"], "standard input is no UTF-8 text (invalid start byte at byte 0)"),
+        (["-"], "standard input is not UTF-8 text (invalid start byte at byte 0)"),
     ],
 )
 def test_the_command_line_answers_in_a_line(attnx, arguments, said):

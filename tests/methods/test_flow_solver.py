@@ -66,7 +66,7 @@ def test_flow_works_where_nothing_can_be_written(
     children: Children, tmp_path: Path, packages: Path, expected: str
 ) -> None:
     """A file stands where each directory would have to be made: that stops root as well, as no permission does."""
-    (packages / "attnx" / "methods" / "flow" / "__pycache__").write_text("")
+    (packages / "attnx" / "methods" / "__pycache__").write_text("")
     home = tmp_path / "home"
     home.write_text("")
     assert flow_in(children, packages=packages, home=home) == [expected, "True"]

@@ -66,7 +66,7 @@ def test_explainers_that_draw_lots_get_chance(reference, models, suite):
     for name in names:
         reference(name, lambda case: random.normal(size=len(case.prepared.positions)))
     found = attnx.benchmark(*models[suite], suites=suite, references=names, rows=30, progress=False)
-    drawn = np.concatenate([found.values[suite][name][:, 0] for name in names])
+    drawn = np.concatenate([found.suites[suite].values[name][:, 0] for name in names])
     error = drawn.std() / np.sqrt(len(drawn))
     assert abs(drawn.mean() - found.cell("chance", suite).mean) < 3.5 * error
     assert sum(found.significance(name, suite) != "not significantly different from chance" for name in names) <= 3
