@@ -168,8 +168,8 @@ def test_parts_of_a_chat_are_marked(opened, written):
 
 
 def test_a_stripe_is_told(opened, written):
-    rows = np.zeros_like(written["rollout"])
-    rows[:, :4] = [0.7, 0.1, 0.1, 0.1]
+    rows = np.zeros_like(written.attributions["rollout"].scores)
+    rows[..., :4] = [0.7, 0.1, 0.1, 0.1]
     tab = opened(with_scores(written, relevance={"rollout": rows}))
     assert "a stripe: the rows of all" in tab.locator("#generation-lead").inner_text()
 

@@ -8,6 +8,7 @@ import pytest
 import attnx
 from attnx.adapters import Span
 from tests import zoo
+from tests.made import with_scores
 from tests.views.page.conftest import TEXT, made
 from tests.views.page.test_browser import EVIL
 
@@ -78,9 +79,8 @@ def test_a_result_without_parts_has_no_rows_and_one_with_many_stays_narrow(opene
 
 
 def test_what_speaks_against_is_said(opened):
-    signed = replace(
-        made("a", "b"),
-        spans=(Span("one", (1,)), Span("other", (2,))),
+    signed = with_scores(
+        replace(made("a", "b"), spans=(Span("one", (1,)), Span("other", (2,)))),
         references={"gradient": np.array([0.0, 0.5, -0.25])},
         signed=frozenset({"gradient"}),
         first="gradient",
