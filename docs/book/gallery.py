@@ -59,7 +59,7 @@ ENTRIES = (
 
         model, tokenizer = attnx.load_demo()
         e = attnx.explain(model, tokenizer, "the key to the cabinets")
-        html = attnx.edit(model, tokenizer, e, {"key": "keys"}).to_html()
+        html = attnx.counterfactual(model, tokenizer, e, {"key": "keys"}).to_html()
         """,
     ),
     Entry(
@@ -122,7 +122,7 @@ ENTRIES = (
         import attnx
 
         few = {"methods": ["raw", "rollout", "flow"], "references": ["lrp", "gradient"]}
-        html = attnx.measure_truth(suites="recall", rows=30, **few, progress=False).to_html()
+        html = attnx.benchmark(suites="recall", rows=30, **few, progress=False).to_html()
         """,
     ),
     Entry(

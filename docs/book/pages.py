@@ -27,14 +27,14 @@ GROUPS = {
         "align",
         "explain_similarity",
         "explain_dataset",
-        "edit",
+        "counterfactual",
         "side_by_side",
     ),
-    "Trust": ("recommend", "measure_truth", "faithfulness", "compare", "head_atlas"),
+    "Trust": ("recommend", "benchmark", "faithfulness", "compare", "head_atlas"),
     "Parts": ("capture", "AttentionTensor", "raw", "rollout", "flow", "to_networkx"),
     "Results": (
         *("Explanation", "GenerationExplanation", "Similarity", "Run", "SideBySide", "Recommendation"),
-        *("Truth", "Faithfulness", "Comparison", "HeadAtlas", "Alignment", "to_html"),
+        *("BenchmarkTable", "Faithfulness", "Comparison", "HeadAtlas", "Alignment", "to_html"),
     ),
     "Families and models": ("Adapter", "list_adapters", "register_adapter", "load_demo", "AttnxError"),
 }

@@ -46,7 +46,7 @@ def test_it_prints_every_word(run, saved):
 def test_json_is_the_explanation(run, saved):
     done = run("explain", TEXT, "--model", saved, "--json", "--method", "rollout")
     expected = attnx.explain(zoo.classifier(), zoo.wordpiece_tokenizer(), TEXT, methods="rollout")
-    assert json.loads(done.stdout)["relevance"]["rollout"][2] == pytest.approx(
+    assert json.loads(done.stdout)["attributions"]["rollout"]["scores"][2] == pytest.approx(
         expected["rollout"][2].tolist(), abs=1e-6
     )
 
