@@ -13,6 +13,7 @@ from attnx.errors import InputError
 from attnx.evaluation import EvaluationTable, note_blocks
 from attnx.pronouns.result import Probe
 from attnx.results import Array, Between, Rising, Rules
+from attnx.results.storage import Among
 from attnx.statistics import Summary
 from attnx.views import TextBlock
 
@@ -55,6 +56,7 @@ class PronounReport(EvaluationTable):
         "columns": _columns_rule,
         "wanted.*": _wanted_rule,
         "layers": Rising(),
+        "with_layers.*": Among("values"),
         "mass": Between(0),
     }
 

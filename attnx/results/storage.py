@@ -585,13 +585,33 @@ class Facts:
     """What a method tells of its scores: numbers, where a remark is made of them."""
 
     def __call__(self, value: Any, result: _Result) -> str | None:
-        fits = isinstance(value, Mapping) and all(self._number(value.get(name, 0)) for name in ("biases", "value"))
-        fits = fits and ("value" in value or "biases" not in value)
-        return None if fits else "an object, whose biases and value are finite numbers"
+        if not isinstance(value, Mapping) or not all(self._number(value.get(name, 0)) for name in ("biases", "value")):
+            return "an object, whose biases and value are finite numbers"
+        if "biases" in value and "value" not in value:
+            return "an object, whose biases and value are finite numbers"
+        fits = all(self._share(share) for name in ("saturation", "tied") for share in _each(value.get(name, 0)))
+        return None if fits else "an object, whose saturation and tied are numbers from 0 to 1"
 
     @staticmethod
     def _number(value: Any) -> bool:
         return isinstance(value, (int, float)) and abs(value) <= LARGEST
+
+    @staticmethod
+    def _share(value: Any) -> bool:
+        return isinstance(value, (int, float)) and 0 <= value <= 1
+
+
+def _each(value: Any) -> Sequence[Any]:
+    """The values of all layers, or the one of all."""
+    return value if isinstance(value, (list, tuple)) else (value,)
+
+
+class OwnName:
+    """An attribution under the name of its own method."""
+
+    def __call__(self, value: Any, result: _Result) -> str | None:
+        known = result.whole.attributions.get(value.method)
+        return None if known is value else "under the name of its method"
 
 
 class Levels:
