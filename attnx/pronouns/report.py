@@ -12,7 +12,7 @@ import numpy as np
 from attnx.errors import InputError
 from attnx.evaluation import EvaluationTable, note_blocks
 from attnx.pronouns.result import Probe
-from attnx.results import Array, Between, Rising, Rules
+from attnx.results import Array, Between, Filled, Rising, Rules
 from attnx.results.storage import Among
 from attnx.statistics import Summary
 from attnx.views import TextBlock
@@ -53,6 +53,7 @@ class PronounReport(EvaluationTable):
     kind: ClassVar[str] = "pronoun report"
     rules: ClassVar[Rules] = {
         **EvaluationTable.rules,
+        "values": Filled(named=(CHANCE, *BASELINES)),
         "columns": _columns_rule,
         "wanted.*": _wanted_rule,
         "layers": Rising(),

@@ -141,7 +141,7 @@ def test_blocks_of_many_kinds_can_be_run_on(block):
 @pytest.mark.parametrize("block", [MixesBehind, ReadsEarlier])
 def test_what_cannot_be_run_by_itself_is_refused_by_name_with_what_to_use(block):
     layers = capture(Stack(block).eval(), extras=("rest",), states=torch.randn(1, 5, 8)).layers
-    with pytest.raises(CaptureError, match=r"rest of the block around layers\.0 cannot.*use alti, or references"):
+    with pytest.raises(CaptureError, match=r"rest of the block around layers\.0 cannot.*use alti, or methods"):
         nothing(layers[0])
 
 
