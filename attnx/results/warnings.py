@@ -292,17 +292,17 @@ def weightiest(said: Iterable[Said]) -> tuple[Said, ...]:
 
 def over_steps(steps: Sequence[Sequence[Said]]) -> tuple[Said, ...]:
     """Remarks of several rows as one list: each in the words of the first that has it, with how many have it."""
-    saidses: dict[str, list[Said]] = {}
+    by_name: dict[str, list[Said]] = {}
     for step in steps:
-        for one in step:
-            saidses.setdefault(one.name, []).append(one)
+        for remark in step:
+            by_name.setdefault(remark.name, []).append(remark)
     return tuple(
         replace(
             several[0],
             sentence=several[0].sentence
             + (f" ({len(several)} of {len(steps)} tokens)" if len(several) < len(steps) else ""),
         )
-        for several in sorted(saidses.values(), key=lambda several: -several[0].weight)
+        for several in sorted(by_name.values(), key=lambda several: -several[0].weight)
     )
 
 
